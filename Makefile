@@ -1,0 +1,45 @@
+# make demo   sets up what it needs and runs the main job on built-in data
+# make test   sets up what it needs and runs all tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Bytecode makes imports three times as fast; some shells switch it off.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test setup lint constraints clean
+
+demo: setup
+	$(BIN)/vcmc demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vcmc needs Python 3.11 or newer; got " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
+	@if command -v uv >/dev/null 2>&1; then \
+	  echo "setting up $(VENV) with uv …"; \
+	  uv venv -q --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV) && \
+	  uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
+	else \
+	  echo "setting up $(VENV) with pip (a minute or two) …"; \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
+	fi
+	@touch $@
+
+constraints:
+	@{ echo '# The versions that vcmc is tested with. Renewed with `make constraints`, which needs uv.'; \
+	   uv pip compile -q --universal --extra dev --python-version 3.11 --no-annotate --no-header \
+	     --no-emit-index-url --upgrade pyproject.toml; } > constraints.new && mv constraints.new constraints.txt
+
+clean:
+	rm -rf $(VENV) .cache demo

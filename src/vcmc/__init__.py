@@ -1,0 +1,52 @@
+"""Bayesian inference on more data than one chain can chew.
+
+Importing vcmc switches JAX to 64-bit floats, for the whole process.
+"""
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+
+from . import aggregators, combiners, executors, models, samplers  # noqa: E402
+from .frontends.numpyro import from_numpyro  # noqa: E402
+from .infer import DoubtfulWarning, ShardError, combine, infer  # noqa: E402
+from .model import Model  # noqa: E402
+from .partition import Partition, split  # noqa: E402
+from .space import (  # noqa: E402
+    Correlation,
+    Exchangeable,
+    Interval,
+    Ordered,
+    Positive,
+    PositiveDefinite,
+    Real,
+    Simplex,
+    Space,
+)
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Correlation",
+    "DoubtfulWarning",
+    "Exchangeable",
+    "Interval",
+    "Model",
+    "Ordered",
+    "Partition",
+    "Positive",
+    "PositiveDefinite",
+    "Real",
+    "ShardError",
+    "Simplex",
+    "Space",
+    "aggregators",
+    "combine",
+    "combiners",
+    "executors",
+    "from_numpyro",
+    "infer",
+    "models",
+    "samplers",
+    "split",
+]

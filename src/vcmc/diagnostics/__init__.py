@@ -1,0 +1,1 @@
+"""Diagnostics: what must hold before sampling, and what the draws say afterwards."""

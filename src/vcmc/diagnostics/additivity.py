@@ -1,0 +1,115 @@
+"""Check before sampling that a model may be sharded, and that every shard says something.
+
+At random points the log likelihood of rows must not depend on which other rows stand beside them:
+then, and only then, do the shards' log densities add up to the full one.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..model import Model, Subposterior
+from ..partition import Shard
+from ..target import Target
+from ..typing import Point, Rows
+
+MAX_ROWS = 20_000  # rows compared in each half: enough for any statistic of rows to show
+TOLERANCE = 1e-8  # relative; the halves and the whole run the same arithmetic on the same rows
+
+
+class ModelError(ValueError):
+    """The model cannot be sharded as it stands."""
+
+
+def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
+    """Raise `ModelError` unless rows get the same log likelihood apart as together."""
+    halves = _two_parts(shards)
+    whole = {
+        name: jnp.concatenate([half[name] for half in halves]) for name in halves[0]
+    }
+    params = model.space.constrain(point)
+    apart = np.concatenate([_row_log_likelihood(model, params, half) for half in halves])
+    together = _row_log_likelihood(model, params, whole)
+    scale = 1 + np.abs(together)
+    gap = np.abs(apart - together) / scale
+    worst = int(np.nanargmax(np.append(gap, 0.0)[:-1])) if np.isfinite(gap).any() else 0
+    if np.isfinite(gap).any() and np.nanmax(gap) > TOLERANCE:
+        raise ModelError(
+            "the shards' log likelihoods must add up to the full one, but they do not: at a random point, "
+            f"the same row has log likelihood {together[worst]:.6g} among {len(together)} rows and "
+            f"{apart[worst]:.6g} among {len(apart) // 2} of them (sums: {together.sum():.6g} against "
+            f"{apart.sum():.6g}). It looks as if the model uses a statistic of all its rows: it standardises "
+            "them inside, takes a mean, a maximum or a rank, or divides by their number. Compute that "
+            "once, before vcmc sees the rows, and pass the result."
+        )
+
+
+def _two_parts(shards: list[Shard]) -> list[dict[str, Array]]:
+    """Rows of two shards, or two unequal parts of the only one."""
+    if len(shards) > 1:
+        lengths = [min(shard.num_rows, MAX_ROWS) for shard in shards[:2]]
+        return [
+            {name: array[:length] for name, array in shard.rows.items()}
+            for shard, length in zip(shards, lengths, strict=False)
+        ]
+    length = min(shards[0].num_rows, 2 * MAX_ROWS)
+    middle = max(1, length // 3)
+    rows = shards[0].rows
+    parts = [slice(0, middle), slice(middle, length)] if length > 1 else [slice(0, 1)]
+    return [{name: array[part] for name, array in rows.items()} for part in parts]
+
+
+def _row_log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> np.ndarray:
+    num_rows = len(next(iter(rows.values())))
+    try:
+        values = model.log_likelihood(params, rows)
+    except (TypeError, ValueError, IndexError) as error:
+        raise ModelError(
+            f"log_likelihood failed on {num_rows} of the rows ({type(error).__name__}: {error}). If it runs "
+            "on all rows, a size is hard-coded in it: write rows[...].shape[0] in its place."
+        ) from error
+    if jnp.shape(values) != (num_rows,):
+        raise ModelError(
+            f"log_likelihood must return one value per row, shape ({num_rows},); got shape "
+            f"{jnp.shape(values)}. Do not sum over rows; sum over the other axes."
+        )
+    return np.asarray(values)
+
+
+def check_information(target: Target, points: Float[Array, "point dim"]) -> list[str]:
+    """Warnings on shards whose rows do not say anything on some coordinate.
+
+    Raises `ModelError` where the prior says nothing on it either: that shard has no posterior.
+    """
+    model = target.densities[0].model
+    silent = np.stack(list(target.executor.map(lambda d: _silent(d, points), target.densities)))
+    flat_prior = np.asarray(_flat_prior(target.densities[0], points))
+    names = np.array(model.space.coordinates)
+    improper = silent & flat_prior
+    if improper.any():
+        shard = int(np.argmax(improper.any(axis=1)))
+        raise ModelError(
+            f"every shard must have a proper posterior, but the rows of {improper.any(axis=1).sum()} of "
+            f"{len(silent)} shards say nothing on some coordinate whose prior is flat (shard {shard}: "
+            f"{', '.join(names[improper[shard]][:5])}). Give it a proper prior, deal rare rows evenly with "
+            "vcmc.split(rows, num_shards, stratify=…), or use fewer shards."
+        )
+    return [
+        f"{silent[:, index].sum()} of {len(silent)} shards hold no information on {names[index]} and "
+        "return its tempered prior; try vcmc.split(..., stratify=...) or fewer shards."
+        for index in np.flatnonzero(silent.any(axis=0))
+    ]
+
+
+@eqx.filter_jit
+def _silent(density: Subposterior, points: Float[Array, "point dim"]) -> Bool[Array, " dim"]:
+    """Coordinates on which a shard's log likelihood does not depend, at any of the points."""
+    score = jax.grad(density.model.log_likelihood_at)
+    return jnp.all(jax.vmap(score, in_axes=(0, None))(points, density.shard) == 0, axis=0)
+
+
+@eqx.filter_jit
+def _flat_prior(density: Subposterior, points: Float[Array, "point dim"]) -> Bool[Array, " dim"]:
+    return jnp.all(jax.vmap(jax.grad(density.model.log_prior_at))(points) == 0, axis=0)

@@ -1,0 +1,115 @@
+"""Look at the shards' draws: which did not converge, which are stuck, which disagree."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import chi2
+
+POOR_RHAT = 1.05
+FEW_EFFECTIVE = 100
+SUSPICIOUS = 1e-4  # chance that a sound run with any number of shards is called disagreeing
+
+Draws = Float[np.ndarray, "shard chain draw dim"]
+
+
+def broken_shards(draws: Draws) -> dict[int, str]:
+    """Shards whose draws cannot be used, with the reason."""
+    reasons = {}
+    for shard, points in enumerate(draws):
+        if not np.isfinite(points).all():
+            reasons[shard] = "its draws are not finite"
+        elif points.shape[1] > 1 and (points == points[:, :1]).all(axis=(1, 2)).any():
+            reasons[shard] = "a chain of it is stuck: all draws are the same"
+    return reasons
+
+
+def shard_rhat(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Rank-normalised split R-hat of every parameter within each shard, axes (shard, …)."""
+    from arviz_stats.base import array_stats  # here, not above: it takes long to import
+
+    return {
+        name: array_stats.rhat(_two_chains(values), chain_axis=1, draw_axis=2)
+        for name, values in params.items()
+    }
+
+
+def shard_ess(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Effective number of draws (bulk) of every parameter within each shard, axes (shard, …)."""
+    from arviz_stats.base import array_stats
+
+    return {
+        name: array_stats.ess(values, chain_axis=1, draw_axis=2) for name, values in params.items()
+    }
+
+
+def _two_chains(values: np.ndarray) -> np.ndarray:
+    """A single chain as two halves: R-hat compares chains, and ArviZ refuses to split a lone one."""
+    if values.shape[1] > 1:
+        return values
+    half = values.shape[2] // 2
+    return np.concatenate([values[:, :, :half], values[:, :, -half:]], axis=1)
+
+
+def disagreeing_shards(draws: Draws) -> list[int]:
+    r"""Shards whose mean is farther from the consensus than their own covariance explains.
+
+    If shard $k$ is Gaussian with mean $m_k$ and covariance $\Sigma_k$, and all shards speak of the
+    same parameters, $(m_k - \bar m)^\top \Sigma_k^{-1} (m_k - \bar m)$ is about $\chi^2_d$.
+    """
+    num_shards, _, _, dim = draws.shape
+    points = draws.reshape(num_shards, -1, dim)
+    if num_shards < 3 or points.shape[1] < 5 * dim:
+        return []  # too few to tell
+    precisions = [np.linalg.inv(np.atleast_2d(np.cov(shard.T))) for shard in points]
+    means = points.mean(axis=1)
+    centre = np.linalg.solve(
+        sum(precisions), sum(p @ m for p, m in zip(precisions, means, strict=True))
+    )
+    distances = [(m - centre) @ p @ (m - centre) for p, m in zip(precisions, means, strict=True)]
+    limit = chi2.isf(SUSPICIOUS / num_shards, dim)
+    return [shard for shard, distance in enumerate(distances) if distance > limit]
+
+
+def doubts(
+    draws: Draws,
+    rhat: Mapping[str, np.ndarray],
+    ess: Mapping[str, np.ndarray],
+    stats: Mapping[str, np.ndarray],
+) -> list[str]:
+    """What looks doubtful in the shards' draws, in words; nothing if nothing does."""
+    found = []
+    num_draws = draws.shape[1] * draws.shape[2]
+    worst_rhat = np.fmax.reduce([_by_shard(values, np.fmax) for values in rhat.values()])
+    least_ess = np.fmin.reduce([_by_shard(values, np.fmin) for values in ess.values()])
+    if len(poor := np.flatnonzero(worst_rhat > POOR_RHAT)):
+        found.append(
+            f"shards {_list(poor)} did not converge: R-hat up to {worst_rhat[poor].max():.2f} "
+            f"(expected below {POOR_RHAT}). Try more warm-up or more draws."
+        )
+    if len(few := np.flatnonzero(least_ess < min(FEW_EFFECTIVE, num_draws / 2))):
+        found.append(
+            f"shards {_list(few)} have few effective draws: {least_ess[few].min():.0f} at the least, of "
+            f"{num_draws}. Try more draws."
+        )
+    if "diverging" in stats and (diverging := stats["diverging"].sum(axis=(1, 2))).any():
+        found.append(
+            f"{diverging.sum()} steps diverged, in shards {_list(np.flatnonzero(diverging))}. Try a "
+            "higher target_accept, or other coordinates for the parameters."
+        )
+    if far := disagreeing_shards(draws):
+        found.append(
+            f"shards {_list(far)} disagree with the others by more than their own spread explains: "
+            "were rows dealt at random? Try vcmc.split(...) with its default shuffle, or fewer shards."
+        )
+    return found
+
+
+def _by_shard(values: np.ndarray, extreme: np.ufunc) -> Float[np.ndarray, " shard"]:
+    """The largest or smallest entry of each shard; NaN, which constants have, does not count."""
+    return extreme.reduce(values.reshape(len(values), -1), axis=1)
+
+
+def _list(shards: np.ndarray | list[int]) -> str:
+    shown = ", ".join(str(int(shard)) for shard in shards[:10])
+    return shown + (f" and {len(shards) - 10} more" if len(shards) > 10 else "")

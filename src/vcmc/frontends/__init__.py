@@ -1,0 +1,1 @@
+"""Front ends: a model written elsewhere becomes a `Model`."""

@@ -1,0 +1,347 @@
+"""NumPyro models, as they stand.
+
+The latent sites make the prior and the observed ones the likelihood. What depends on the number of
+rows is found by tracing the model, without running it, on two numbers of rows.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float
+from numpyro import handlers
+from numpyro.distributions.constraints import Constraint
+
+from ..model import Derived, Model
+from ..partition import as_rows
+from ..space import Dependent, Product, Space
+from ..typing import Params, Rows, Scalar
+
+FEW, MORE = 5, 7  # numbers of rows on which models are traced
+
+
+def from_numpyro(
+    model: Callable[..., Any],
+    rows: Any,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    space: Mapping[str, Space] | None = None,
+    prior_sites: Iterable[str] = (),
+    likelihood_sites: Iterable[str] = (),
+) -> Model:
+    """A NumPyro model as a `Model`: latent sites are its prior, observed ones its likelihood.
+
+    Args:
+        model: a NumPyro model, whose arguments are the rows' names.
+        rows: rows to learn shapes from: all of them, or the first few.
+        constants: further arguments that are not per row, such as a number of groups.
+        space: spaces that say more than the support does, such as `vcmc.Exchangeable`.
+        prior_sites: names of `numpyro.factor` sites that belong to the prior.
+        likelihood_sites: names of `numpyro.factor` sites that belong to the likelihood; their
+            value must be one number per row.
+
+    >>> import numpyro
+    >>> def normal(y):
+    ...     mean = numpyro.sample("mean", dist.Normal(0, 10))
+    ...     numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+    >>> from_numpyro(normal, {"y": np.zeros(100)})
+    Model(mean: Space(Real(), shape=()))
+    """
+    arrays = as_rows(rows)
+    _check_arguments(model, arrays, constants or {})
+    seeded = handlers.seed(
+        lambda **rows: model(**rows, **(constants or {})), jax.random.key(0)
+    )
+    few, more = _shapes(seeded, arrays, FEW), _shapes(seeded, arrays, MORE)
+    declared = set(prior_sites) | set(likelihood_sites)
+    if unknown := declared - set(few):
+        raise ValueError(f"sites {sorted(unknown)} are declared but not in the model: {list(few)}.")
+    latents, observed = [], {}
+    for name, site in few.items():
+        if site.kind == "latent":
+            _check_latent(site, more[name])
+            latents.append(name)
+        elif site.kind == "factor" and name not in declared:
+            raise ValueError(
+                f"numpyro.factor({name!r}) may belong to the prior or to the likelihood, and only you know: "
+                f"declare it with from_numpyro(..., prior_sites=[{name!r}]), or, if its value is one number "
+                f"per row, likelihood_sites=[{name!r}]."
+            )
+        elif site.kind in ("observed", "factor") and name not in set(prior_sites):
+            observed[name] = _row_axis(site, more[name])
+    if not observed:
+        raise ValueError(
+            f"the model must observe its rows (numpyro.sample(..., obs=...)); got the sites {list(few)}, "
+            "none of them observed."
+        )
+    if not latents:
+        raise ValueError(f"the model must have a latent site to infer; got the sites {list(few)}.")
+
+    template = {name: array[:FEW] for name, array in arrays.items()}
+    prior_names = (*latents, *prior_sites)
+
+    def prior_given(params: Params, given: Rows) -> Scalar:
+        trace = _trace(seeded, params, given)
+        return sum((jnp.sum(_log_prob(trace[name])) for name in prior_names), jnp.zeros(()))
+
+    def log_likelihood(params: Params, given: Rows) -> Float[Array, " row"]:
+        trace = _trace(seeded, params, given)
+        return sum(_per_row(trace[name], *where) for name, where in observed.items())
+
+    spaces = _spaces(seeded, few, latents, template, space or {})
+    params = Product(spaces).constrain(jnp.zeros(Product(spaces).dim))
+    _check_prior(prior_given, params, arrays)
+    derived = _derived(seeded, few, more, arrays, params)
+    return Model(
+        spaces, lambda params: prior_given(params, template), log_likelihood, derived=derived
+    )
+
+
+class Site(NamedTuple):
+    """What the trace of a model on so many rows tells of a site."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    log_prob_shapes: tuple[tuple[int, ...], ...]
+    """Shapes of the log probability with 0, 1, … event axes told apart."""
+    support: Constraint | None
+    is_discrete: bool
+
+
+def _trace(model: Callable[..., Any], params: Params, rows: Rows) -> dict[str, Any]:
+    return handlers.trace(handlers.substitute(model, data=dict(params))).get_trace(**rows)
+
+
+def _shapes(model: Callable[..., Any], arrays: Rows, num_rows: int) -> dict[str, Site]:
+    """The model's sites on abstract rows of a given number."""
+    found: dict[str, Site] = {}
+
+    def run(rows: Rows) -> None:
+        for name, site in handlers.trace(model).get_trace(**rows).items():
+            if site["type"] == "plate" and site["args"][0] != site["args"][1]:
+                raise ValueError(
+                    f"plate {name!r} subsamples its rows, which vcmc's shards do already: leave out "
+                    "subsample_size."
+                )
+            if site["type"] == "param":
+                raise ValueError(
+                    f"numpyro.param({name!r}) is for optimisation and has no posterior: make it a constant, or "
+                    "give it a prior with numpyro.sample."
+                )
+            if site["type"] in ("sample", "deterministic"):
+                found[name] = _site(name, site)
+
+    abstract = {
+        name: jax.ShapeDtypeStruct((num_rows, *array.shape[1:]), jnp.asarray(array[:1]).dtype)
+        for name, array in arrays.items()
+    }
+    try:
+        jax.eval_shape(run, abstract)
+    except jax.errors.ConcretizationTypeError as error:
+        raise ValueError(
+            "the model computes a Python number from the values of its rows, such as int(x.max()), and cannot "
+            f"be compiled: compute it beforehand and pass it in constants={{...}} ({_first_line(error)})."
+        ) from None
+    except (TypeError, ValueError) as error:
+        if str(error).startswith(("plate ", "numpyro.param")):
+            raise
+        raise ValueError(
+            f"the model must run on any number of rows, but not on {num_rows}: {_first_line(error)} Is a size "
+            "hard-coded in it? Write x.shape[0] for the number of rows. Is one of its arguments not per row? "
+            "Pass it in constants={...}."
+        ) from None
+    return found
+
+
+def _site(name: str, site: dict[str, Any]) -> Site:
+    if site["type"] == "deterministic":
+        return Site(name, "deterministic", jnp.shape(site["value"]), (), None, False)
+    fn = site["fn"]
+    if isinstance(fn, dist.Unit):
+        kind = "factor"
+    else:
+        kind = "observed" if site["is_observed"] else "latent"
+    shapes = [jnp.shape(_log_prob(site))]
+    while isinstance(fn, dist.Independent):
+        fn = fn.base_dist
+        shapes.append(jnp.shape(fn.log_prob(site["value"])))
+    return Site(
+        name,
+        kind,
+        jnp.shape(site["value"]),
+        tuple(shapes),
+        site["fn"].support,
+        bool(site["fn"].support.is_discrete) if kind == "latent" else False,
+    )
+
+
+def _log_prob(site: dict[str, Any]) -> Array:
+    log_prob = site["fn"].log_prob(site["value"])
+    return log_prob if site["scale"] is None else site["scale"] * log_prob
+
+
+def _check_latent(site: Site, more: Site) -> None:
+    if site.is_discrete:
+        raise ValueError(
+            f"latent site {site.name!r} is discrete, and gradients cannot sample it: sum it out, for instance "
+            "with dist.MixtureSameFamily in place of a latent assignment."
+        )
+    if site.shape != more.shape:
+        raise ValueError(
+            f"latent site {site.name!r} has one value per row (shape {site.shape} for {FEW} rows, {more.shape} "
+            f"for {MORE}), so it cannot be shared by shards: integrate it out of the likelihood (for "
+            "a random effect per row, use the marginal distribution; for missing values, drop or impute)."
+        )
+
+
+def _row_axis(site: Site, more: Site) -> tuple[int, int]:
+    """How many event axes to tell apart, and which axis of the log probability is the rows'."""
+    for depth, (shape, other) in enumerate(
+        zip(site.log_prob_shapes, more.log_prob_shapes, strict=True)
+    ):
+        differing = [axis for axis, (a, b) in enumerate(zip(shape, other, strict=True)) if a != b]
+        if len(differing) == 1 and shape[differing[0]] == FEW and other[differing[0]] == MORE:
+            return depth, differing[0]
+    if site.kind == "factor":
+        raise ValueError(
+            f"numpyro.factor({site.name!r}) is declared a likelihood and must have one value per row; got shape "
+            f"{site.log_prob_shapes[0]} for {FEW} rows. Do not sum it over rows."
+        )
+    if site.shape == more.shape:
+        raise ValueError(
+            f"observed site {site.name!r} does not depend on the rows: its shape is {site.shape} however many "
+            "rows there are, so every shard would count it again. Pass what is observed there per row, or "
+            "move it into the prior: numpyro.factor and prior_sites=[...]."
+        )
+    raise ValueError(
+        f"observed site {site.name!r} has one joint distribution over all rows, so rows are not independent "
+        "given the parameters and cannot be dealt into shards. Let each row be an independent unit, "
+        "such as a whole series or group."
+    )
+
+
+def _per_row(site: dict[str, Any], depth: int, axis: int) -> Float[Array, " row"]:
+    """Log probability of an observed site, row by row."""
+    if depth == 0:
+        values = _log_prob(site)
+    else:
+        fn = site["fn"]
+        for _ in range(depth):
+            fn = fn.base_dist
+        values = fn.log_prob(site["value"])
+        values = values if site["scale"] is None else site["scale"] * values
+    return jnp.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).sum(axis=1)
+
+
+def _spaces(
+    model: Callable[..., Any],
+    sites: dict[str, Site],
+    latents: list[str],
+    rows: Rows,
+    given: Mapping[str, Space],
+) -> dict[str, Space]:
+    """A space for each latent site: what the user says, or what its support says."""
+    if unknown := set(given) - set(latents):
+        raise ValueError(f"space names {sorted(unknown)}, but the latent sites are {latents}.")
+    first, second = (
+        handlers.trace(handlers.seed(model, jax.random.key(seed))).get_trace(**rows)
+        for seed in (1, 2)
+    )
+    spaces: dict[str, Space] = {}
+    for name in latents:
+        shape = sites[name].shape
+        support = first[name]["fn"].support
+        if name in given:
+            if given[name].shape != shape:
+                raise ValueError(
+                    f"space[{name!r}] must have the site's shape {shape}; got {given[name]}."
+                )
+            spaces[name] = given[name]
+        elif _same(support, second[name]["fn"].support):
+            spaces[name] = Space(support, *shape)
+        else:
+
+            def find(earlier: Params, name: str = name) -> Constraint:
+                return _trace(model, earlier, rows)[name]["fn"].support
+
+            spaces[name] = Dependent(find, support, *shape)
+    return spaces
+
+
+def _same(first: Constraint, second: Constraint) -> bool:
+    left, right = jax.tree.leaves(first), jax.tree.leaves(second)
+    return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def _check_prior(prior: Callable[[Params, Rows], Scalar], params: Params, arrays: Rows) -> None:
+    """The prior must not see the rows: other rows, and more of them, must not change it."""
+    num_rows = len(next(iter(arrays.values())))
+    values = [
+        float(prior(params, {name: array[part] for name, array in arrays.items()}))
+        for part in (slice(0, FEW), slice(max(0, num_rows - MORE), num_rows))
+    ]
+    if not np.isclose(*values, rtol=1e-10, atol=1e-10, equal_nan=True):
+        raise ValueError(
+            f"the prior depends on the rows: at the same params its log density is {values[0]:.6g} for some "
+            f"rows and {values[1]:.6g} for others, so shards would have different priors. Compute what the prior "
+            "needs from the rows beforehand (such as their standard deviation), and pass it in constants={...}."
+        )
+
+
+def _derived(
+    model: Callable[..., Any],
+    few: dict[str, Site],
+    more: dict[str, Site],
+    arrays: Rows,
+    params: Params,
+) -> Derived | None:
+    """Deterministic sites that do not depend on the rows."""
+    names = [
+        name
+        for name, site in few.items()
+        if site.kind == "deterministic" and site.shape == more[name].shape
+    ]
+    template = {name: array[:FEW] for name, array in arrays.items()}
+    other = {name: array[-MORE:] for name, array in arrays.items()}
+    first, second = _trace(model, params, template), _trace(model, params, other)
+    names = [
+        name for name in names if np.allclose(first[name]["value"], second[name]["value"], equal_nan=True)
+    ]
+    if not names:
+        return None
+
+    def derived(params: Params) -> Params:
+        trace = _trace(model, params, template)
+        return {name: jnp.asarray(trace[name]["value"]) for name in names}
+
+    return derived
+
+
+def _check_arguments(
+    model: Callable[..., Any], arrays: Mapping[str, Any], constants: Mapping[str, Any]
+) -> None:
+    parameters = inspect.signature(model).parameters.values()
+    named = {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    required = {
+        p.name for p in parameters if p.default is p.empty and p.name in named
+    }
+    unknown = set() if takes_any else {*arrays, *constants} - named
+    missing = required - {*arrays, *constants}
+    if unknown or missing:
+        raise ValueError(
+            f"the names of rows and constants must be the model's arguments {sorted(named)}; got rows "
+            f"{list(arrays)} and constants {list(constants)}"
+            + (f", so {sorted(unknown)} are not arguments" if unknown else "")
+            + (f", so {sorted(missing)} are missing" if missing else "")
+            + "."
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]

@@ -1,0 +1,93 @@
+r"""A Bayesian model whose rows are independent given its parameters.
+
+$$\log p(\theta, X) = \log p(\theta) + \sum_n \log p(x_n \mid \theta).$$
+
+The log density of a shard raises the prior to a power; in real coordinates $u$, $\theta = T(u)$, the
+Jacobian belongs to the prior and is raised with it,
+
+$$\ell_k(u) = \sum_{n \in k} \log p(x_n \mid T(u)) + \tau \, \bigl[\log p(T(u)) + \log |\det J_T(u)|\bigr],$$
+
+so that with $\tau = 1/K$ the shards' log densities add up to the full one.
+"""
+
+from collections.abc import Callable, Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .partition import Shard
+from .space import Product, Real, Space
+from .typing import Params, Point, Rows, Scalar
+
+LogPrior = Callable[[Params], Scalar]
+LogLikelihood = Callable[[Params, Rows], Float[Array, " row"]]
+Derived = Callable[[Params], Params]
+
+
+class Model:
+    """A model: where its parameters live, its log prior, and its log likelihood row by row.
+
+    Args:
+        space: a space for every named parameter.
+        log_prior: log prior density of the params, up to a constant. Never temper it yourself.
+        log_likelihood: one value per row, each depending on that row alone.
+        derived: further quantities to report, computed from the params.
+
+    >>> model = Model(
+    ...     space={"mean": Real()},
+    ...     log_prior=lambda params: -0.5 * params["mean"] ** 2,
+    ...     log_likelihood=lambda params, rows: -0.5 * (rows["y"] - params["mean"]) ** 2,
+    ... )
+    >>> model
+    Model(mean: Real(shape=()))
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Space],
+        log_prior: LogPrior,
+        log_likelihood: LogLikelihood,
+        *,
+        derived: Derived | None = None,
+    ):
+        self.space = Product(space)
+        self.log_prior = log_prior
+        self.log_likelihood = log_likelihood
+        self.derived = derived
+
+    def log_prior_at(self, point: Point) -> Scalar:
+        """Log prior density of a point: the prior's and the Jacobian's."""
+        params, log_det = self.space.constrain_with_log_det(point)
+        return self.log_prior(params) + log_det
+
+    def log_likelihood_at(self, point: Point, shard: Shard) -> Scalar:
+        """Log likelihood of a shard's rows at a point."""
+        per_row = self.log_likelihood(self.space.constrain(point), shard.rows)
+        return jnp.sum(shard.weights * per_row)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}: {space}" for name, space in self.space.items())
+        return f"{type(self).__name__}({inside})"
+
+
+class Subposterior(eqx.Module):
+    """The log density of one shard, with the prior raised to a power."""
+
+    model: Model = eqx.field(static=True)
+    shard: Shard
+    prior_power: Scalar
+
+    def __call__(self, point: Point) -> Scalar:
+        return self.model.log_likelihood_at(
+            point, self.shard
+        ) + self.prior_power * self.model.log_prior_at(point)
+
+
+@eqx.filter_jit
+def evaluate(
+    density: Subposterior, points: Float[Array, "point dim"]
+) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+    """Log densities and scores of one shard at a batch of points."""
+    return jax.vmap(jax.value_and_grad(density))(points)

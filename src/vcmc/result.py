@@ -1,0 +1,70 @@
+"""Results as ArviZ knows them: an `xarray.DataTree` with groups `posterior` and `subposterior`."""
+
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .model import Derived
+from .space import Product
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+PACKAGES = ("vcmc", "jax", "numpyro", "blackjax", "numpy", "xarray", "arviz-base")
+
+
+def to_params(
+    space: Product, points: Float[Array, "*batch dim"], derived: Derived | None = None
+) -> dict[str, np.ndarray]:
+    """Params (and derived quantities) of a batch of points, as arrays with the batch's axes first."""
+
+    def one(point: Array) -> dict[str, Array]:
+        params = space.constrain(point)
+        return {**params, **(derived(params) if derived else {})}
+
+    batch = points.shape[:-1]
+    flat = jax.jit(jax.vmap(one))(jnp.reshape(points, (-1, points.shape[-1])))
+    return {
+        name: np.asarray(value).reshape(*batch, *value.shape[1:]) for name, value in flat.items()
+    }
+
+
+def to_points(space: Product, draws: Mapping[str, np.ndarray]) -> Float[Array, "draw dim"]:
+    """Points of draws given as params, one draw along the first axis."""
+    arrays = {name: jnp.asarray(draws[name], float) for name in space}
+    return jax.jit(jax.vmap(space.unconstrain))(arrays)
+
+
+def make_tree(groups: Mapping[str, Any], settings: Mapping[str, Any]) -> "DataTree":
+    """A DataTree of groups of arrays, with the settings and the versions as attributes.
+
+    A group is a mapping of arrays whose first axes are (shard, chain, draw), or (chain, draw) for
+    `posterior`, or (shard,) for a group whose name ends in `_rhat` or `_ess`.
+    """
+    from arviz_base import dict_to_dataset  # here, not above: they take long to import
+    from xarray import DataTree
+
+    def axes(group: str) -> list[str]:
+        if group == "posterior":
+            return ["chain", "draw"]
+        return ["shard"] if group.endswith(("_rhat", "_ess")) else ["shard", "chain", "draw"]
+
+    datasets = {
+        group: dict_to_dataset(dict(arrays), sample_dims=axes(group), check_conventions=False)
+        for group, arrays in groups.items()
+    }
+    tree = DataTree.from_dict(datasets)
+    tree.attrs = {
+        **settings,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "versions": [f"{package} {version(package)}" for package in PACKAGES],
+    }
+    return tree

@@ -1,0 +1,75 @@
+"""What a sampler is: one chain on one shard, advanced block by block.
+
+To write one, subclass `AbstractSampler` and give it three things: `num_warmup`, the number of first
+steps to throw away; `init`, the state that a chain starts from; and `advance`, which takes a state
+some steps further. The key that `advance` gets belongs to the chain: fold the step's number, which
+the state must carry, into it, so that the length of blocks cannot change a draw.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..model import Subposterior
+from ..typing import Point
+
+BLOCK = 100
+"""Steps between two looks at the clock, the progress bar and Ctrl-C."""
+
+
+class Chain(NamedTuple):
+    """Draws of one chain as points, and what the sampler reports of each draw."""
+
+    points: Float[np.ndarray, "draw dim"]
+    stats: dict[str, np.ndarray]
+
+
+class AbstractSampler(eqx.Module):
+    """One chain on one shard. The module's docstring says how to write one."""
+
+    num_warmup: eqx.AbstractVar[int]
+    num_chains: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def init(self, density: Subposterior, start: Point, key: Array) -> Any:
+        """The state of a chain at its start."""
+
+    @abc.abstractmethod
+    def advance(
+        self, density: Subposterior, state: Any, key: Array, num_steps: int
+    ) -> tuple[Any, Float[Array, "step dim"], dict[str, Array]]:
+        """The state after at most `BLOCK` steps, the points passed, and statistics of each step."""
+
+    def prepare(self, density: Subposterior, start: Point) -> None:
+        """Compile what `advance` needs: no steps, so that threads find the program ready."""
+        key = jax.random.key(0)
+        self.advance(density, self.init(density, start, key), key, 0)
+
+    def run(
+        self,
+        density: Subposterior,
+        start: Point,
+        key: Array,
+        num_draws: int,
+        on_block: Callable[[int], None] = lambda steps: None,
+    ) -> Chain:
+        """Warm up, then draw; `on_block` hears the number of steps done since its last call."""
+        state = self.init(density, start, key)
+        points, stats = [], []
+        total = self.num_warmup + num_draws
+        for done in range(0, total, BLOCK):
+            num_steps = min(BLOCK, total - done)
+            state, passed, reported = self.advance(density, state, key, num_steps)
+            keep = slice(min(max(self.num_warmup - done, 0), num_steps), num_steps)
+            points.append(np.asarray(passed)[keep])
+            stats.append({name: np.asarray(values)[keep] for name, values in reported.items()})
+            on_block(num_steps)
+        return Chain(
+            np.concatenate(points),
+            {name: np.concatenate([block[name] for block in stats]) for name in stats[0]},
+        )

@@ -1,0 +1,196 @@
+r"""The no-U-turn sampler, by BlackJAX, with Stan's warm-up.
+
+Hoffman and Gelman (2014). Warm-up and drawing are one compiled program: the step's number decides
+whether step size and metric still adapt. The rows are its arguments, so that one compilation serves
+all shards.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ..model import Subposterior
+from ..typing import Point, Scalar
+from .base import BLOCK, AbstractSampler
+
+FAST, SLOW, DONE = 0, 1, 2  # stages of Stan's warm-up; while DONE nothing adapts
+
+
+class NUTSState(NamedTuple):
+    """What is carried from step to step."""
+
+    step: Int[Array, ""]
+    position: Any
+    step_size_search: Any
+    metric_search: Any
+
+
+class NUTS(AbstractSampler):
+    """No-U-turn sampler for any differentiable model.
+
+    Args:
+        num_warmup: steps of adaptation, thrown away.
+        num_chains: chains in every shard.
+        target_accept: acceptance rate that the step size aims at. Raise it where steps diverge.
+        dense: adapt a full metric in place of a diagonal one: slower steps, fewer of them where
+            parameters correlate strongly.
+        max_depth: a trajectory has at most 2^max_depth steps.
+
+    >>> NUTS(num_warmup=300, num_chains=2).target_accept
+    0.8
+    """
+
+    num_warmup: int = 500
+    num_chains: int = 1
+    target_accept: float = 0.8
+    dense: bool = False
+    max_depth: int = 10
+
+    def __check_init__(self) -> None:
+        if self.num_warmup < 0 or self.num_chains < 1:
+            raise ValueError(
+                "NUTS needs num_warmup of 0 or more and num_chains of 1 or more; got "
+                f"num_warmup={self.num_warmup}, num_chains={self.num_chains}."
+            )
+        if not 0 < self.target_accept < 1:
+            raise ValueError(
+                f"NUTS: target_accept must lie between 0 and 1; got {self.target_accept}."
+            )
+
+    def init(self, density: Subposterior, start: Point, key: Array) -> NUTSState:
+        del key
+        return _init(self, density, start)
+
+    def advance(
+        self, density: Subposterior, state: NUTSState, key: Array, num_steps: int
+    ) -> tuple[NUTSState, Float[Array, "step dim"], dict[str, Array]]:
+        state, points, stats = _advance(self, density, state, key, jnp.asarray(num_steps))
+        return (
+            state,
+            points[:num_steps],
+            {name: values[:num_steps] for name, values in stats.items()},
+        )
+
+    def adaptation(self) -> tuple[Any, Any]:
+        """BlackJAX's dual averaging of the step size and its running estimate of the metric."""
+        from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+        from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+        return dual_averaging_adaptation(self.target_accept), mass_matrix_adaptation(not self.dense)
+
+
+@eqx.filter_jit
+def _init(sampler: NUTS, density: Subposterior, start: Point) -> NUTSState:
+    import blackjax  # here, not above: blackjax adds to the time of `import vcmc`
+
+    (step_size_init, _, _), (metric_init, _, _) = sampler.adaptation()
+    return NUTSState(
+        jnp.asarray(0),
+        blackjax.nuts.init(start, density),
+        step_size_init(1.0),
+        metric_init(start.size),
+    )
+
+
+@eqx.filter_jit
+def _advance(
+    sampler: NUTS, density: Subposterior, state: NUTSState, key: Array, num_steps: Int[Array, ""]
+) -> tuple[NUTSState, Float[Array, "block dim"], dict[str, Float[Array, " block"]]]:
+    """`num_steps` steps, written into buffers of `BLOCK` rows: one program for every block."""
+    import blackjax
+
+    kernel = blackjax.nuts.build_kernel()
+    stages, window_ends = _schedule(sampler.num_warmup)
+
+    def step(index: Int[Array, ""], carry: Any) -> Any:
+        state, points, stats = carry
+        now = jnp.minimum(state.step, sampler.num_warmup)
+        stage, window_end = jnp.asarray(stages)[now], jnp.asarray(window_ends)[now]
+        step_size = _step_size(state, stage)
+        position, info = kernel(
+            jax.random.fold_in(key, state.step),
+            state.position,
+            density,
+            step_size,
+            state.metric_search.inverse_mass_matrix,
+            sampler.max_depth,
+        )
+        state = _adapt(sampler, state, stage, window_end, position, info.acceptance_rate)
+        reported = {
+            "lp": position.logdensity,
+            "acceptance_rate": info.acceptance_rate,
+            "diverging": info.is_divergent,
+            "energy": info.energy,
+            "n_steps": info.num_integration_steps,
+            "tree_depth": info.num_trajectory_expansions,
+            "step_size": step_size,
+        }
+        return (
+            state,
+            points.at[index].set(position.position),
+            {name: stats[name].at[index].set(value) for name, value in reported.items()},
+        )
+
+    kinds = {"diverging": bool, "n_steps": int, "tree_depth": int}
+    names = ("lp", "acceptance_rate", "diverging", "energy", "n_steps", "tree_depth", "step_size")
+    stats = {name: jnp.zeros(BLOCK, kinds.get(name, float)) for name in names}
+    points = jnp.zeros((BLOCK, density.model.space.dim))
+    return jax.lax.fori_loop(0, num_steps, step, (state, points, stats))
+
+
+def _step_size(state: NUTSState, stage: Int[Array, ""]) -> Scalar:
+    """While adapting, the step size being tried; afterwards the average of those tried."""
+    search = state.step_size_search
+    return jnp.exp(jnp.where(stage == DONE, search.log_step_size_avg, search.log_step_size))
+
+
+def _adapt(
+    sampler: NUTS,
+    state: NUTSState,
+    stage: Int[Array, ""],
+    window_end: Array,
+    position: Any,
+    acceptance_rate: Scalar,
+) -> NUTSState:
+    """Learn from one step what the stage allows, and renew the metric where a window ends."""
+    (step_size_init, step_size_update, step_size_final), (_, metric_update, metric_final) = (
+        sampler.adaptation()
+    )
+    step_size_search, metric_search = jax.lax.switch(
+        stage,
+        (
+            lambda search, metric: (step_size_update(search, acceptance_rate), metric),
+            lambda search, metric: (
+                step_size_update(search, acceptance_rate),
+                metric_update(metric, position.position),
+            ),
+            lambda search, metric: (search, metric),
+        ),
+        state.step_size_search,
+        state.metric_search,
+    )
+    step_size_search, metric_search = jax.lax.cond(
+        window_end,
+        lambda search, metric: (step_size_init(step_size_final(search)), metric_final(metric)),
+        lambda search, metric: (search, metric),
+        step_size_search,
+        metric_search,
+    )
+    return NUTSState(state.step + 1, position, step_size_search, metric_search)
+
+
+@lru_cache
+def _schedule(num_warmup: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """Stage of each warm-up step, whether a window ends there, and one entry for all later steps."""
+    from blackjax.adaptation.staged_adaptation import build_schedule
+
+    if num_warmup == 0:
+        return (DONE,), (False,)
+    with jax.ensure_compile_time_eval():
+        warmup = [(int(stage), bool(end)) for stage, end in build_schedule(num_warmup)]
+    stages, ends = zip(*warmup, (DONE, False), strict=True)
+    return stages, ends

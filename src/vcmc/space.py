@@ -1,0 +1,224 @@
+r"""Where a parameter lives, and the map to it from real coordinates.
+
+A space names a NumPyro constraint and a shape. NumPyro's bijection $T: \mathbb R^n \to \Theta$ does
+the rest: a *point* $u \in \mathbb R^n$ stands for the value $T(u)$, and a density on values turns
+into one on points through $\log |\det J_T(u)|$.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import biject_to, constraints
+from numpyro.distributions.constraints import Constraint
+
+from .typing import Params, Point, Scalar
+
+
+class Space:
+    """The values of one parameter: an array of a given shape under a NumPyro constraint.
+
+    Use a named subclass (`Real`, `Positive`, …) where there is one; this class takes any constraint
+    that NumPyro can map to real coordinates.
+
+    >>> Space(constraints.circular, 3)
+    Space(Circular(lower_bound=-3.141592653589793, upper_bound=3.141592653589793), shape=(3,))
+    """
+
+    def __init__(self, constraint: Constraint, *shape: int):
+        for size in shape:
+            if not isinstance(size, int | np.integer) or size < 1:
+                raise ValueError(
+                    f"{type(self).__name__}: sizes must be whole numbers above 0; got {size!r}."
+                )
+        self._constraint = constraint
+        self.shape = tuple(int(size) for size in shape)
+
+    def constraint(self, earlier: Params) -> Constraint:
+        """The constraint on the value, given the parameters named before it."""
+        del earlier
+        return self._constraint
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """Shape of the value in real coordinates."""
+        return tuple(biject_to(self._constraint).inverse_shape(self.shape))
+
+    @property
+    def dim(self) -> int:
+        """Number of real coordinates."""
+        return int(np.prod(self.point_shape))
+
+    def __repr__(self) -> str:
+        if type(self) is Space:
+            return f"Space({self._constraint}, shape={self.shape})"
+        return f"{type(self).__name__}(shape={self.shape})"
+
+
+class Real(Space):
+    """Real numbers: `Real()`, `Real(5)`, `Real(3, 4)`."""
+
+    def __init__(self, *shape: int):
+        super().__init__(constraints.real, *shape)
+
+
+class Positive(Space):
+    """Positive numbers, through their logarithms."""
+
+    def __init__(self, *shape: int):
+        super().__init__(constraints.positive, *shape)
+
+
+class Interval(Space):
+    """Numbers between two bounds: `Interval(0, 1)`, `Interval(-1, 1, 5)`."""
+
+    def __init__(self, low: float, high: float, *shape: int):
+        if not low < high:
+            raise ValueError(f"Interval: low must be below high; got low={low}, high={high}.")
+        super().__init__(constraints.interval(low, high), *shape)
+
+
+class Simplex(Space):
+    """Probabilities that add up to one: `Simplex(4)`, or five of them, `Simplex(5, 4)`."""
+
+    def __init__(self, *shape: int):
+        _need_axes("Simplex", shape, 1, "the number of categories, 2 or more")
+        super().__init__(constraints.simplex, *shape)
+
+
+class Ordered(Space):
+    """Vectors of increasing numbers, such as cut points."""
+
+    def __init__(self, *shape: int):
+        _need_axes("Ordered", shape, 1, "the length of the vector")
+        super().__init__(constraints.ordered_vector, *shape)
+
+
+class PositiveDefinite(Space):
+    """Positive-definite matrices, `PositiveDefinite(5)` for 5 × 5, through log-Cholesky coordinates."""
+
+    def __init__(self, size: int, *, batch: tuple[int, ...] = ()):
+        super().__init__(constraints.positive_definite, *batch, size, size)
+
+
+class Correlation(Space):
+    """Correlation matrices, `Correlation(5)` for 5 × 5."""
+
+    def __init__(self, size: int, *, batch: tuple[int, ...] = ()):
+        super().__init__(constraints.corr_matrix, *batch, size, size)
+
+
+class Exchangeable(Space):
+    """Components whose order means nothing, such as the centres of a mixture.
+
+    `Exchangeable(8, Real(2))` is eight centres in the plane, an array of shape (8, 2).
+    """
+
+    def __init__(self, count: int, component: Space):
+        self.count = count
+        self.component = component
+        super().__init__(component.constraint({}), count, *component.shape)
+
+    def __repr__(self) -> str:
+        return f"Exchangeable({self.count}, {self.component})"
+
+
+class Dependent(Space):
+    """Values whose bounds depend on parameters named earlier, as in `Uniform(0, tau)`.
+
+    `find` maps those parameters to the constraint; `example` is the constraint at some value of
+    them, and fixes the number of coordinates.
+    """
+
+    def __init__(self, find: Callable[[Params], Constraint], example: Constraint, *shape: int):
+        super().__init__(example, *shape)
+        self._find = find
+
+    def constraint(self, earlier: Params) -> Constraint:
+        return self._find(earlier)
+
+
+class Product(Mapping[str, Space]):
+    """Named spaces in order, and the vector of real coordinates that they share.
+
+    >>> space = Product({"scale": Positive(), "centre": Real(2)})
+    >>> space.dim
+    3
+    >>> space.coordinates
+    ('scale', 'centre[0]', 'centre[1]')
+    >>> params = space.constrain(jnp.array([0.0, 1.0, 2.0]))
+    >>> float(params["scale"])
+    1.0
+    """
+
+    def __init__(self, spaces: Mapping[str, Space]):
+        if not isinstance(spaces, Mapping) or not spaces:
+            raise ValueError(
+                "space must be a non-empty mapping from parameter names to spaces, such as "
+                f'{{"beta": vcmc.Real(5)}}; got {spaces!r}.'
+            )
+        for name, space in spaces.items():
+            if not isinstance(space, Space):
+                raise TypeError(
+                    f"space[{name!r}] must be a space such as vcmc.Real(5) or vcmc.Positive(); "
+                    f"got {space!r}."
+                )
+        self._spaces = dict(spaces)
+        self._ends = np.cumsum([space.dim for space in spaces.values()]).tolist()
+
+    def __getitem__(self, name: str) -> Space:
+        return self._spaces[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._spaces)
+
+    def __len__(self) -> int:
+        return len(self._spaces)
+
+    def __repr__(self) -> str:
+        return f"Product({self._spaces})"
+
+    @property
+    def dim(self) -> int:
+        """Number of real coordinates of a point."""
+        return self._ends[-1]
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """A name for every coordinate of a point, such as `beta[2]`."""
+        return tuple(
+            name if space.point_shape == () else f"{name}[{','.join(map(str, index))}]"
+            for name, space in self.items()
+            for index in np.ndindex(space.point_shape)
+        )
+
+    def constrain_with_log_det(self, point: Point) -> tuple[dict[str, jax.Array], Scalar]:
+        """The params at a point, and the log determinant of the map's Jacobian there."""
+        params: dict[str, jax.Array] = {}
+        log_det = jnp.zeros((), point.dtype)
+        parts = jnp.split(point, self._ends[:-1])
+        for (name, space), part in zip(self.items(), parts, strict=True):
+            transform = biject_to(space.constraint(params))
+            coordinates = part.reshape(space.point_shape)
+            params[name] = transform(coordinates)
+            log_det += jnp.sum(transform.log_abs_det_jacobian(coordinates, params[name]))
+        return params, log_det
+
+    def constrain(self, point: Point) -> dict[str, jax.Array]:
+        """The params at a point."""
+        return self.constrain_with_log_det(point)[0]
+
+    def unconstrain(self, params: Params) -> Point:
+        """The point of given params: the inverse of `constrain`."""
+        parts, earlier = [], {}
+        for name, space in self.items():
+            value = jnp.asarray(params[name], float)
+            parts.append(jnp.ravel(biject_to(space.constraint(earlier)).inv(value)))
+            earlier[name] = value
+        return jnp.concatenate(parts)
+
+
+def _need_axes(name: str, shape: tuple[int, ...], count: int, meaning: str) -> None:
+    if len(shape) < count:
+        raise ValueError(f"{name} needs {meaning}, as in {name}(4); got no size.")
