@@ -21,7 +21,7 @@ def main() -> None:
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the data and of the draws.")
 def demo(out: Path, seed: int) -> None:
-    """Run a probit regression in 20 shards, beside full-data NUTS.
+    r"""Run a probit regression in 20 shards, beside full-data NUTS.
 
     Prints a table of means, sds and errors, and saves a picture.
 
@@ -35,5 +35,5 @@ def demo(out: Path, seed: int) -> None:
 
     console = Console()
     if not console.is_terminal:
-        console.width = 110
+        console.width = 120
     run_demo(out, seed, console)

@@ -50,7 +50,7 @@ def run_demo(folder: Path, seed: int, console: Console) -> None:
     console.print("2. all rows in one piece, NUTS, two chains")
     full = infer(model, rows, num_shards=1, seed=seed, sampler=NUTS(num_chains=2))
     shard_seconds = _seconds(sharded) - sharded.attrs["seconds_combine"]
-    answers = {"all rows in one piece": Answer(_draws(full), _seconds(full))}
+    answers = {"full-data NUTS": Answer(_draws(full), _seconds(full))}
     methods = {
         "uniform average": Average(),
         "consensus, diagonal": Consensus(diagonal=True),
@@ -81,13 +81,11 @@ def _table(answers: Mapping[str, Answer]) -> Table:
     table = Table(caption="mean ± sd; in brackets: the mean's error in posterior sds")
     table.add_column("")
     for name in answers:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for index, coefficient in enumerate(NAMES):
         cells = [f"{a.mean[index]:.3f} ± {a.sd[index]:.3f}" for a in answers.values()]
         errors = [f" ({_errors(a, reference)[index]:.2f})" for a in answers.values()]
-        table.add_row(
-            coefficient, cells[0], *(c + e for c, e in zip(cells[1:], errors[1:], strict=True))
-        )
+        table.add_row(coefficient, cells[0], *(c + e for c, e in zip(cells[1:], errors[1:], strict=True)))
     table.add_section()
     worst = [f"{_errors(answer, reference).max():.2f} sd" for answer in answers.values()]
     table.add_row("largest error", "", *worst[1:])
@@ -100,7 +98,7 @@ def _verdict(answers: Mapping[str, Answer]) -> str:
     errors = [_errors(answer, reference).max() for answer in others]
     best = list(answers)[1 + int(np.argmin(errors))]
     return (
-        f"Closest to all rows in one piece: {best}, at most {min(errors):.2f} posterior sds off. The seconds "
+        f"Closest to full-data NUTS: {best}, at most {min(errors):.2f} posterior sds off. The seconds "
         "contain compilation; all shards share this machine's cores, and each would run alone on a cluster."
     )
 

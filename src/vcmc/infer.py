@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from . import combiners, executors, samplers
-from .draws import named_draws, space_of
 from .diagnostics.additivity import check_additivity, check_information
 from .diagnostics.shards import broken_shards, doubts, shard_ess, shard_rhat
+from .draws import named_draws, space_of
 from .model import Model, Subposterior
 from .partition import Partition, split
 from .progress import Bars
@@ -102,9 +102,7 @@ def infer(
         clock.lap("compile")
 
         tasks = list(np.ndindex(len(shards), sampler.num_chains))
-        stage = bars.stage(
-            f"sample {len(shards)} shards", len(tasks) * (sampler.num_warmup + num_draws)
-        )
+        stage = bars.stage(f"sample {len(shards)} shards", len(tasks) * (sampler.num_warmup + num_draws))
 
         def sample(task: tuple[int, int]) -> Chain:
             shard, chain = task

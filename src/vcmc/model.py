@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .partition import Shard
-from .space import Product, Real, Space
+from .space import Product, Space
 from .typing import Params, Point, Rows, Scalar
 
 LogPrior = Callable[[Params], Scalar]
@@ -80,9 +80,9 @@ class Subposterior(eqx.Module):
     prior_power: Scalar
 
     def __call__(self, point: Point) -> Scalar:
-        return self.model.log_likelihood_at(
-            point, self.shard
-        ) + self.prior_power * self.model.log_prior_at(point)
+        return self.model.log_likelihood_at(point, self.shard) + self.prior_power * self.model.log_prior_at(
+            point
+        )
 
 
 @eqx.filter_jit

@@ -124,8 +124,6 @@ def as_rows(rows: Any) -> dict[str, np.ndarray]:
             + ", ".join(f"{name}: {length}" for name, length in lengths.items())
             + ". An argument that is not per row belongs into the model, not into rows."
         )
-    if 0 in lengths.values():
-        raise ValueError("rows must hold at least one row; got arrays of length 0.")
     return arrays
 
 
@@ -144,14 +142,13 @@ def _as_array(name: str, column: Any) -> np.ndarray:
     try:
         array = np.asarray(column)
     except ValueError as error:  # NumPy's own refusal of nested lists of unequal lengths
-        raise ValueError(
-            f"rows[{name!r}] is ragged: every row must have the same shape ({error})."
-        ) from None
+        raise ValueError(f"rows[{name!r}] is ragged: every row must have the same shape ({error}).") from None
     if array.ndim == 0:
         raise ValueError(
-            f"rows[{name!r}] must have a leading axis with one entry per row; got a single value, "
-            f"{array!r}."
+            f"rows[{name!r}] must have a leading axis with one entry per row; got a single value, {array!r}."
         )
+    if len(array) == 0:
+        raise ValueError(f"rows must hold at least one row; got rows[{name!r}] of length 0.")
     if array.dtype.kind not in "biuf":
         raise ValueError(
             f"rows[{name!r}] must hold numbers or booleans; got dtype {array.dtype}. "
@@ -182,9 +179,7 @@ def _labels(labels: Any, arrays: Rows, num_rows: int, argument: str) -> np.ndarr
     return np.unique(labels, return_inverse=True)[1]
 
 
-def _deal_groups(
-    labels: np.ndarray, num_shards: int, generator: np.random.Generator
-) -> list[np.ndarray]:
+def _deal_groups(labels: np.ndarray, num_shards: int, generator: np.random.Generator) -> list[np.ndarray]:
     """Give each group, the largest first, to the shard with the fewest rows so far."""
     counts = np.bincount(labels)
     if num_shards > len(counts):

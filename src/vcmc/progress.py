@@ -59,9 +59,7 @@ class Bars:
         self.progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
         if kind is not None:
             self.given_up.set()
         self.progress.stop()

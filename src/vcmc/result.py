@@ -31,9 +31,7 @@ def to_params(
 
     batch = points.shape[:-1]
     flat = jax.jit(jax.vmap(one))(jnp.reshape(points, (-1, points.shape[-1])))
-    return {
-        name: np.asarray(value).reshape(*batch, *value.shape[1:]) for name, value in flat.items()
-    }
+    return {name: np.asarray(value).reshape(*batch, *value.shape[1:]) for name, value in flat.items()}
 
 
 def to_points(space: Product, draws: Mapping[str, np.ndarray]) -> Float[Array, "draw dim"]:

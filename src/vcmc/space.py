@@ -29,9 +29,7 @@ class Space:
     def __init__(self, constraint: Constraint, *shape: int):
         for size in shape:
             if not isinstance(size, int | np.integer) or size < 1:
-                raise ValueError(
-                    f"{type(self).__name__}: sizes must be whole numbers above 0; got {size!r}."
-                )
+                raise ValueError(f"{type(self).__name__}: sizes must be whole numbers above 0; got {size!r}.")
         self._constraint = constraint
         self.shape = tuple(int(size) for size in shape)
 
@@ -161,8 +159,7 @@ class Product(Mapping[str, Space]):
         for name, space in spaces.items():
             if not isinstance(space, Space):
                 raise TypeError(
-                    f"space[{name!r}] must be a space such as vcmc.Real(5) or vcmc.Positive(); "
-                    f"got {space!r}."
+                    f"space[{name!r}] must be a space such as vcmc.Real(5) or vcmc.Positive(); got {space!r}."
                 )
         self._spaces = dict(spaces)
         self._ends = np.cumsum([space.dim for space in spaces.values()]).tolist()
@@ -211,7 +208,8 @@ class Product(Mapping[str, Space]):
 
     def unconstrain(self, params: Params) -> Point:
         """The point of given params: the inverse of `constrain`."""
-        parts, earlier = [], {}
+        parts: list[jax.Array] = []
+        earlier: dict[str, jax.Array] = {}
         for name, space in self.items():
             value = jnp.asarray(params[name], float)
             parts.append(jnp.ravel(biject_to(space.constraint(earlier)).inv(value)))

@@ -35,10 +35,8 @@ def common_start(target: Target, starts: list[Point]) -> Point:
 def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
     """Points of finite log density and score: zero, and random points around it."""
     scales = np.linspace(0.0, 2.0, NUM_TRIES)
-    directions = jax.random.uniform(
-        key, (NUM_TRIES, pilot.model.space.dim), minval=-1.0, maxval=1.0
-    )
-    points = scales[:, None] * directions
+    directions = jax.random.uniform(key, (NUM_TRIES, pilot.model.space.dim), minval=-1.0, maxval=1.0)
+    points = jnp.asarray(scales[:, None]) * directions
     log_densities, scores = evaluate(pilot, points)
     finite = np.flatnonzero(np.isfinite(log_densities) & np.isfinite(scores).all(axis=1))
     if len(finite) == 0:

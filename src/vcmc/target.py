@@ -21,9 +21,7 @@ Result = TypeVar("Result")
 class Mapper(Protocol):
     """Anything that maps a function over items, in order: the executor that the target runs on."""
 
-    def map(
-        self, function: Callable[[Item], Result], items: Sequence[Item]
-    ) -> Iterable[Result]: ...
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]: ...
 
 
 class Target:

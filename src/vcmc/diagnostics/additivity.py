@@ -26,9 +26,7 @@ class ModelError(ValueError):
 def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
     """Raise `ModelError` unless rows get the same log likelihood apart as together."""
     halves = _two_parts(shards)
-    whole = {
-        name: jnp.concatenate([half[name] for half in halves]) for name in halves[0]
-    }
+    whole = {name: jnp.concatenate([half[name] for half in halves]) for name in halves[0]}
     params = model.space.constrain(point)
     apart = np.concatenate([_row_log_likelihood(model, params, half) for half in halves])
     together = _row_log_likelihood(model, params, whole)

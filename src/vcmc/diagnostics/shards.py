@@ -38,9 +38,7 @@ def shard_ess(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Effective number of draws (bulk) of every parameter within each shard, axes (shard, …)."""
     from arviz_stats.base import array_stats
 
-    return {
-        name: array_stats.ess(values, chain_axis=1, draw_axis=2) for name, values in params.items()
-    }
+    return {name: array_stats.ess(values, chain_axis=1, draw_axis=2) for name, values in params.items()}
 
 
 def _two_chains(values: np.ndarray) -> np.ndarray:
@@ -63,9 +61,7 @@ def disagreeing_shards(draws: Draws) -> list[int]:
         return []  # too few to tell
     precisions = [np.linalg.inv(np.atleast_2d(np.cov(shard.T))) for shard in points]
     means = points.mean(axis=1)
-    centre = np.linalg.solve(
-        sum(precisions), sum(p @ m for p, m in zip(precisions, means, strict=True))
-    )
+    centre = np.linalg.solve(sum(precisions), sum(p @ m for p, m in zip(precisions, means, strict=True)))
     distances = [(m - centre) @ p @ (m - centre) for p, m in zip(precisions, means, strict=True)]
     limit = chi2.isf(SUSPICIOUS / num_shards, dim)
     return [shard for shard, distance in enumerate(distances) if distance > limit]

@@ -14,7 +14,5 @@ class AbstractExecutor(eqx.Module):
     """Where the two operations on a shard, sampling and evaluating, run."""
 
     @abc.abstractmethod
-    def map(
-        self, function: Callable[[Item], Result], items: Sequence[Item]
-    ) -> Iterator[Result]:
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """The function's results, in the items' order. An exception of one item is raised here."""

@@ -1,5 +1,4 @@
-"""Threads in this process. XLA releases Python's lock, so threads keep all cores busy: one
-compilation, no copies."""
+"""Threads in this process: XLA releases Python's lock, so they keep all cores busy without copies."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +20,7 @@ class Local(AbstractExecutor):
         if self.num_threads is not None and self.num_threads < 1:
             raise ValueError(f"Local: num_threads must be 1 or more; got {self.num_threads}.")
 
-    def map(
-        self, function: Callable[[Item], Result], items: Sequence[Item]
-    ) -> Iterator[Result]:
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         num_threads = min(self.num_threads or os.cpu_count() or 1, len(items))
         pool = ThreadPoolExecutor(num_threads, thread_name_prefix="vcmc")
         try:

@@ -53,9 +53,7 @@ def from_numpyro(
     """
     arrays = as_rows(rows)
     _check_arguments(model, arrays, constants or {})
-    seeded = handlers.seed(
-        lambda **rows: model(**rows, **(constants or {})), jax.random.key(0)
-    )
+    seeded = Seeded(model, constants or {})
     few, more = _shapes(seeded, arrays, FEW), _shapes(seeded, arrays, MORE)
     declared = set(prior_sites) | set(likelihood_sites)
     if unknown := declared - set(few):
@@ -90,15 +88,29 @@ def from_numpyro(
 
     def log_likelihood(params: Params, given: Rows) -> Float[Array, " row"]:
         trace = _trace(seeded, params, given)
-        return sum(_per_row(trace[name], *where) for name, where in observed.items())
+        parts = [_per_row(trace[name], *where) for name, where in observed.items()]
+        return jnp.sum(jnp.stack(parts), axis=0)
 
     spaces = _spaces(seeded, few, latents, template, space or {})
     params = Product(spaces).constrain(jnp.zeros(Product(spaces).dim))
     _check_prior(prior_given, params, arrays)
     derived = _derived(seeded, few, more, arrays, params)
-    return Model(
-        spaces, lambda params: prior_given(params, template), log_likelihood, derived=derived
-    )
+    return Model(spaces, lambda params: prior_given(params, template), log_likelihood, derived=derived)
+
+
+class Seeded:
+    """A model with its constants filled in, and a seed for the sites that are not given a value."""
+
+    def __init__(self, model: Callable[..., Any], constants: Mapping[str, Any], seed: int = 0):
+        self.model, self.constants, self.seed = model, constants, seed
+
+    def __call__(self, **rows: Any) -> Any:
+        seeded = handlers.seed(self.model, jax.random.key(self.seed))
+        return seeded(**rows, **self.constants)
+
+    def with_seed(self, seed: int) -> "Seeded":
+        """The same model, with other values where it is free to choose them."""
+        return Seeded(self.model, self.constants, seed)
 
 
 class Site(NamedTuple):
@@ -113,27 +125,28 @@ class Site(NamedTuple):
     is_discrete: bool
 
 
-def _trace(model: Callable[..., Any], params: Params, rows: Rows) -> dict[str, Any]:
+def _trace(model: Seeded, params: Params, rows: Rows) -> dict[str, Any]:
     return handlers.trace(handlers.substitute(model, data=dict(params))).get_trace(**rows)
 
 
-def _shapes(model: Callable[..., Any], arrays: Rows, num_rows: int) -> dict[str, Site]:
+def _shapes(model: Seeded, arrays: Rows, num_rows: int) -> dict[str, Site]:
     """The model's sites on abstract rows of a given number."""
     found: dict[str, Site] = {}
+    problems: list[str] = []
 
     def run(rows: Rows) -> None:
         for name, site in handlers.trace(model).get_trace(**rows).items():
-            if site["type"] == "plate" and site["args"][0] != site["args"][1]:
-                raise ValueError(
+            if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
+                problems.append(
                     f"plate {name!r} subsamples its rows, which vcmc's shards do already: leave out "
                     "subsample_size."
                 )
-            if site["type"] == "param":
-                raise ValueError(
+            elif site["type"] == "param":
+                problems.append(
                     f"numpyro.param({name!r}) is for optimisation and has no posterior: make it a constant, or "
                     "give it a prior with numpyro.sample."
                 )
-            if site["type"] in ("sample", "deterministic"):
+            elif site["type"] in ("sample", "deterministic"):
                 found[name] = _site(name, site)
 
     abstract = {
@@ -148,13 +161,13 @@ def _shapes(model: Callable[..., Any], arrays: Rows, num_rows: int) -> dict[str,
             f"be compiled: compute it beforehand and pass it in constants={{...}} ({_first_line(error)})."
         ) from None
     except (TypeError, ValueError) as error:
-        if str(error).startswith(("plate ", "numpyro.param")):
-            raise
         raise ValueError(
             f"the model must run on any number of rows, but not on {num_rows}: {_first_line(error)} Is a size "
             "hard-coded in it? Write x.shape[0] for the number of rows. Is one of its arguments not per row? "
             "Pass it in constants={...}."
         ) from None
+    if problems:
+        raise ValueError(problems[0])
     return found
 
 
@@ -162,10 +175,9 @@ def _site(name: str, site: dict[str, Any]) -> Site:
     if site["type"] == "deterministic":
         return Site(name, "deterministic", jnp.shape(site["value"]), (), None, False)
     fn = site["fn"]
+    kind = "observed" if site["is_observed"] else "latent"
     if isinstance(fn, dist.Unit):
         kind = "factor"
-    else:
-        kind = "observed" if site["is_observed"] else "latent"
     shapes = [jnp.shape(_log_prob(site))]
     while isinstance(fn, dist.Independent):
         fn = fn.base_dist
@@ -201,9 +213,7 @@ def _check_latent(site: Site, more: Site) -> None:
 
 def _row_axis(site: Site, more: Site) -> tuple[int, int]:
     """How many event axes to tell apart, and which axis of the log probability is the rows'."""
-    for depth, (shape, other) in enumerate(
-        zip(site.log_prob_shapes, more.log_prob_shapes, strict=True)
-    ):
+    for depth, (shape, other) in enumerate(zip(site.log_prob_shapes, more.log_prob_shapes, strict=True)):
         differing = [axis for axis, (a, b) in enumerate(zip(shape, other, strict=True)) if a != b]
         if len(differing) == 1 and shape[differing[0]] == FEW and other[differing[0]] == MORE:
             return depth, differing[0]
@@ -239,7 +249,7 @@ def _per_row(site: dict[str, Any], depth: int, axis: int) -> Float[Array, " row"
 
 
 def _spaces(
-    model: Callable[..., Any],
+    model: Seeded,
     sites: dict[str, Site],
     latents: list[str],
     rows: Rows,
@@ -248,19 +258,14 @@ def _spaces(
     """A space for each latent site: what the user says, or what its support says."""
     if unknown := set(given) - set(latents):
         raise ValueError(f"space names {sorted(unknown)}, but the latent sites are {latents}.")
-    first, second = (
-        handlers.trace(handlers.seed(model, jax.random.key(seed))).get_trace(**rows)
-        for seed in (1, 2)
-    )
+    first, second = (handlers.trace(model.with_seed(seed)).get_trace(**rows) for seed in (1, 2))
     spaces: dict[str, Space] = {}
     for name in latents:
         shape = sites[name].shape
         support = first[name]["fn"].support
         if name in given:
             if given[name].shape != shape:
-                raise ValueError(
-                    f"space[{name!r}] must have the site's shape {shape}; got {given[name]}."
-                )
+                raise ValueError(f"space[{name!r}] must have the site's shape {shape}; got {given[name]}.")
             spaces[name] = given[name]
         elif _same(support, second[name]["fn"].support):
             spaces[name] = Space(support, *shape)
@@ -285,7 +290,7 @@ def _check_prior(prior: Callable[[Params, Rows], Scalar], params: Params, arrays
         float(prior(params, {name: array[part] for name, array in arrays.items()}))
         for part in (slice(0, FEW), slice(max(0, num_rows - MORE), num_rows))
     ]
-    if not np.isclose(*values, rtol=1e-10, atol=1e-10, equal_nan=True):
+    if not np.isclose(values[0], values[1], rtol=1e-10, atol=1e-10, equal_nan=True):
         raise ValueError(
             f"the prior depends on the rows: at the same params its log density is {values[0]:.6g} for some "
             f"rows and {values[1]:.6g} for others, so shards would have different priors. Compute what the prior "
@@ -294,7 +299,7 @@ def _check_prior(prior: Callable[[Params, Rows], Scalar], params: Params, arrays
 
 
 def _derived(
-    model: Callable[..., Any],
+    model: Seeded,
     few: dict[str, Site],
     more: dict[str, Site],
     arrays: Rows,
@@ -302,9 +307,7 @@ def _derived(
 ) -> Derived | None:
     """Deterministic sites that do not depend on the rows."""
     names = [
-        name
-        for name, site in few.items()
-        if site.kind == "deterministic" and site.shape == more[name].shape
+        name for name, site in few.items() if site.kind == "deterministic" and site.shape == more[name].shape
     ]
     template = {name: array[:FEW] for name, array in arrays.items()}
     other = {name: array[-MORE:] for name, array in arrays.items()}
@@ -328,9 +331,7 @@ def _check_arguments(
     parameters = inspect.signature(model).parameters.values()
     named = {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    required = {
-        p.name for p in parameters if p.default is p.empty and p.name in named
-    }
+    required = {p.name for p in parameters if p.default is p.empty and p.name in named}
     unknown = set() if takes_any else {*arrays, *constants} - named
     missing = required - {*arrays, *constants}
     if unknown or missing:

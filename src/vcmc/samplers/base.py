@@ -56,7 +56,7 @@ class AbstractSampler(eqx.Module):
         start: Point,
         key: Array,
         num_draws: int,
-        on_block: Callable[[int], None] = lambda steps: None,
+        on_block: Callable[[int], None] = lambda _: None,
     ) -> Chain:
         """Warm up, then draw; `on_block` hears the number of steps done since its last call."""
         state = self.init(density, start, key)

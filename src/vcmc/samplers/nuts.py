@@ -18,6 +18,15 @@ from ..typing import Point, Scalar
 from .base import BLOCK, AbstractSampler
 
 FAST, SLOW, DONE = 0, 1, 2  # stages of Stan's warm-up; while DONE nothing adapts
+STATS = {  # what is reported of each step, by ArviZ's names
+    "lp": float,
+    "acceptance_rate": float,
+    "diverging": bool,
+    "energy": float,
+    "n_steps": int,
+    "tree_depth": int,
+    "step_size": float,
+}
 
 
 class NUTSState(NamedTuple):
@@ -57,9 +66,7 @@ class NUTS(AbstractSampler):
                 f"num_warmup={self.num_warmup}, num_chains={self.num_chains}."
             )
         if not 0 < self.target_accept < 1:
-            raise ValueError(
-                f"NUTS: target_accept must lie between 0 and 1; got {self.target_accept}."
-            )
+            raise ValueError(f"NUTS: target_accept must lie between 0 and 1; got {self.target_accept}.")
 
     def init(self, density: Subposterior, start: Point, key: Array) -> NUTSState:
         del key
@@ -120,24 +127,22 @@ def _advance(
             sampler.max_depth,
         )
         state = _adapt(sampler, state, stage, window_end, position, info.acceptance_rate)
-        reported = {
-            "lp": position.logdensity,
-            "acceptance_rate": info.acceptance_rate,
-            "diverging": info.is_divergent,
-            "energy": info.energy,
-            "n_steps": info.num_integration_steps,
-            "tree_depth": info.num_trajectory_expansions,
-            "step_size": step_size,
-        }
+        reported = (
+            position.logdensity,
+            info.acceptance_rate,
+            info.is_divergent,
+            info.energy,
+            info.num_integration_steps,
+            info.num_trajectory_expansions,
+            step_size,
+        )
         return (
             state,
             points.at[index].set(position.position),
-            {name: stats[name].at[index].set(value) for name, value in reported.items()},
+            {name: stats[name].at[index].set(value) for name, value in zip(STATS, reported, strict=True)},
         )
 
-    kinds = {"diverging": bool, "n_steps": int, "tree_depth": int}
-    names = ("lp", "acceptance_rate", "diverging", "energy", "n_steps", "tree_depth", "step_size")
-    stats = {name: jnp.zeros(BLOCK, kinds.get(name, float)) for name in names}
+    stats = {name: jnp.zeros(BLOCK, kind) for name, kind in STATS.items()}
     points = jnp.zeros((BLOCK, density.model.space.dim))
     return jax.lax.fori_loop(0, num_steps, step, (state, points, stats))
 

@@ -1,0 +1,100 @@
+"""The law of the model: the shards' log densities add up to the full log density."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer.util import potential_energy
+
+import vcmc
+from vcmc.executors import Local
+from vcmc.model import Subposterior, evaluate
+from vcmc.target import Target
+
+NUM_ROWS = 203
+
+
+def constrained(x, y=None):
+    """Positive, simplex and correlation-matrix parameters."""
+    scale = numpyro.sample("scale", dist.HalfCauchy(2.0))
+    weights = numpyro.sample("weights", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
+    cholesky = numpyro.sample("cholesky", dist.LKJCholesky(3, 2.0))
+    bound = numpyro.sample("bound", dist.Uniform(0.0, scale))  # a support that depends on a parameter
+    with numpyro.plate("rows", x.shape[0]):
+        mean = x @ (weights + cholesky[1] * bound)
+        numpyro.sample("y", dist.StudentT(4.0, mean, scale), obs=y)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    generator = np.random.default_rng(0)
+    return {"x": generator.normal(size=(NUM_ROWS, 3)), "y": generator.normal(size=NUM_ROWS)}
+
+
+def plain(rows):
+    del rows
+    return vcmc.Model(
+        space={"scale": vcmc.Positive(), "beta": vcmc.Real(3), "mix": vcmc.Simplex(3)},
+        log_prior=lambda params: -params["scale"] - jnp.sum(params["beta"] ** 2) + jnp.log(params["mix"][0]),
+        log_likelihood=lambda params, rows: dist.Normal(
+            rows["x"] @ (params["beta"] + params["mix"]), params["scale"]
+        ).log_prob(rows["y"]),
+    )
+
+
+MODELS = {"plain": plain, "numpyro": lambda rows: vcmc.from_numpyro(constrained, rows)}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize("num_shards", [1, 4, 11])
+def test_shard_log_densities_add_up_to_the_full_one(make, num_shards, rows):
+    model = make(rows)
+    points = jax.random.normal(jax.random.key(0), (5, model.space.dim))
+    partition = vcmc.split(rows, num_shards)  # 203 is a multiple of none of them but 1: uneven shards
+    shards = [partition.load(k) for k in range(num_shards)]
+    whole = Subposterior(model, vcmc.split(rows, 1).load(0), jnp.asarray(1.0))
+    log_densities, scores = evaluate(whole, points)
+    summed, summed_scores = Target(model, shards, Local())(points)
+    assert np.isfinite(log_densities).all()
+    np.testing.assert_allclose(summed, log_densities, rtol=1e-12)
+    np.testing.assert_allclose(summed_scores, scores, rtol=1e-9, atol=1e-9)
+
+
+def test_uneven_groups_add_up_too(rows):
+    model = plain(rows)
+    groups = np.minimum(np.arange(NUM_ROWS) // 10, 5)
+    partition = vcmc.split(rows, 6, groups=groups)
+    assert max(partition.sizes) > 10 * min(partition.sizes)
+    point = jax.random.normal(jax.random.key(1), (1, model.space.dim))
+    shards = [partition.load(k) for k in range(6)]
+    whole = Subposterior(model, vcmc.split(rows, 1).load(0), jnp.asarray(1.0))
+    np.testing.assert_allclose(
+        Target(model, shards, Local())(point)[0], evaluate(whole, point)[0], rtol=1e-12
+    )
+
+
+def test_numpyro_log_density_is_numpyros_own(rows):
+    model = vcmc.from_numpyro(constrained, rows)
+    whole = Subposterior(model, vcmc.split(rows, 1).load(0), jnp.asarray(1.0))
+    for seed in range(3):
+        point = jax.random.normal(jax.random.key(seed), (model.space.dim,))
+        parts, start = {}, 0
+        for name, space in model.space.items():
+            parts[name] = point[start : start + space.dim].reshape(space.point_shape)
+            start += space.dim
+        energy = potential_energy(constrained, (), rows, parts)
+        np.testing.assert_allclose(whole(point), -energy, rtol=1e-12)
+
+
+def test_score_is_the_gradient_by_finite_differences(rows):
+    model = vcmc.from_numpyro(constrained, rows)
+    density = Subposterior(model, vcmc.split(rows, 3).load(0), jnp.asarray(1 / 3))
+    point = 0.3 * jax.random.normal(jax.random.key(5), (model.space.dim,))
+    _, score = evaluate(density, point[None])
+    step = 1e-5
+    for index in range(model.space.dim):
+        offset = step * jnp.eye(model.space.dim)[index]
+        slope = (density(point + offset) - density(point - offset)) / (2 * step)
+        np.testing.assert_allclose(score[0, index], slope, rtol=1e-6, atol=1e-6)
