@@ -50,21 +50,37 @@ def _two_chains(values: np.ndarray) -> np.ndarray:
 
 
 def disagreeing_shards(draws: Draws) -> list[int]:
-    r"""Shards whose mean is farther from the consensus than their own covariance explains.
+    r"""Shards whose mean is farther from the others' than their spreads explain.
 
-    If shard $k$ is Gaussian with mean $m_k$ and covariance $\Sigma_k$, and all shards speak of the
-    same parameters, $(m_k - \bar m)^\top \Sigma_k^{-1} (m_k - \bar m)$ is about $\chi^2_d$.
+    If shard $k$ is Gaussian with mean $m_k$ and precision $P_k$, and all shards speak of the same
+    parameters, then with the other shards' consensus $m_{-k}$ and $P_{-k} = \sum_{j \ne k} P_j$,
+    $(m_k - m_{-k})^\top (P_k^{-1} + P_{-k}^{-1})^{-1} (m_k - m_{-k})$ is about $\chi^2_d$. The worst
+    shard is set aside and the rest looked at again, so that it cannot make others look bad.
     """
     num_shards, _, _, dim = draws.shape
     points = draws.reshape(num_shards, -1, dim)
-    if num_shards < 3 or points.shape[1] < 5 * dim:
-        return []  # too few to tell
-    precisions = [np.linalg.inv(np.atleast_2d(np.cov(shard.T))) for shard in points]
+    if points.shape[1] < 5 * dim:
+        return []  # too few draws to tell
+    precisions = np.linalg.inv([np.atleast_2d(np.cov(shard.T)) for shard in points])
     means = points.mean(axis=1)
-    centre = np.linalg.solve(sum(precisions), sum(p @ m for p, m in zip(precisions, means, strict=True)))
-    distances = [(m - centre) @ p @ (m - centre) for p, m in zip(precisions, means, strict=True)]
     limit = chi2.isf(SUSPICIOUS / num_shards, dim)
-    return [shard for shard, distance in enumerate(distances) if distance > limit]
+    rest, found = list(range(num_shards)), []
+    while len(rest) > 2:
+        distances = [_distance(shard, rest, means, precisions) for shard in rest]
+        if max(distances) < limit:
+            break
+        found.append(rest.pop(int(np.argmax(distances))))
+    return sorted(found)
+
+
+def _distance(shard: int, rest: list[int], means: np.ndarray, precisions: np.ndarray) -> float:
+    """Squared distance of a shard's mean from the consensus of the rest, in units of its variance."""
+    others = [other for other in rest if other != shard]
+    precision = precisions[others].sum(axis=0)
+    weighted = np.einsum("kij,kj->i", precisions[others], means[others])
+    gap = means[shard] - np.linalg.solve(precision, weighted)
+    spread = np.linalg.inv(precisions[shard]) + np.linalg.inv(precision)
+    return float(gap @ np.linalg.solve(spread, gap))
 
 
 def doubts(

@@ -95,12 +95,14 @@ def _init(sampler: NUTS, density: Subposterior, start: Point) -> NUTSState:
     import blackjax  # here, not above: blackjax adds to the time of `import vcmc`
 
     (step_size_init, _, _), (metric_init, _, _) = sampler.adaptation()
-    return NUTSState(
+    state = NUTSState(
         jnp.asarray(0),
         blackjax.nuts.init(start, density),
         step_size_init(1.0),
         metric_init(start.size),
     )
+    # Python numbers and weakly typed ones would make the first block a program of its own.
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
 
 @eqx.filter_jit

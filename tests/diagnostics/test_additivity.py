@@ -1,0 +1,74 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import vcmc
+from vcmc.diagnostics.additivity import ModelError
+
+ROWS = {"x": np.random.default_rng(0).normal(1.0, 2.0, size=(300, 2))}
+SAMPLER = vcmc.samplers.NUTS(num_warmup=20)
+
+
+def infer(
+    log_likelihood, rows=ROWS, log_prior=lambda params: -0.5 * jnp.sum(params["beta"] ** 2), **arguments
+):
+    model = vcmc.Model({"beta": vcmc.Real(2)}, log_prior, log_likelihood)
+    arguments = {"num_shards": 3, "num_draws": 20, "sampler": SAMPLER} | arguments
+    return vcmc.infer(model, rows, **arguments)
+
+
+def residual(params, x):
+    return -0.5 * jnp.sum((x - params["beta"]) ** 2, axis=1)
+
+
+@pytest.mark.parametrize(
+    "log_likelihood",
+    [
+        lambda params, rows: residual(params, (rows["x"] - rows["x"].mean(0)) / rows["x"].std(0)),
+        lambda params, rows: residual(params, rows["x"]) / rows["x"].shape[0],
+        lambda params, rows: residual(params, rows["x"] / jnp.abs(rows["x"]).max()),
+        lambda params, rows: residual(params, jnp.argsort(rows["x"], axis=0) / 300.0),
+    ],
+    ids=["standardises", "divides by the number", "scales by the maximum", "ranks"],
+)
+@pytest.mark.parametrize("num_shards", [1, 3])
+def test_models_that_look_at_all_rows_are_refused(log_likelihood, num_shards):
+    with pytest.raises(ModelError, match=r"must add up .* statistic of all its rows"):
+        infer(log_likelihood, num_shards=num_shards)
+
+
+def test_hard_coded_sizes_are_refused():
+    with pytest.raises(ModelError, match="a size is hard-coded in it"):
+        infer(lambda params, rows: residual(params, rows["x"]) + jnp.zeros(300))
+
+
+@pytest.mark.parametrize(
+    ("log_likelihood", "shape"),
+    [
+        (lambda params, rows: jnp.sum(residual(params, rows["x"])), r"\(\)"),
+        (lambda params, rows: -0.5 * (rows["x"] - params["beta"]) ** 2, r"\(100, 2\)"),
+    ],
+)
+def test_one_value_per_row_is_asked_for(log_likelihood, shape):
+    with pytest.raises(ModelError, match=rf"one value per row, shape \(100,\); got shape {shape}"):
+        infer(log_likelihood)
+
+
+def half_silent(params, rows):
+    """Rows of zeros say nothing on the second coefficient."""
+    return -0.5 * (rows["y"] - params["beta"][0] - rows["z"] * params["beta"][1]) ** 2
+
+
+RARE = {"y": np.random.default_rng(1).normal(size=300), "z": np.arange(300) == 7}
+
+
+@pytest.mark.filterwarnings("ignore:shards")
+def test_a_shard_without_information_is_reported():
+    with pytest.warns(vcmc.DoubtfulWarning, match=r"2 of 3 shards hold no information on beta\[1\]"):
+        tree = infer(half_silent, RARE)
+    assert any("hold no information on beta[1]" in note for note in tree.attrs["warnings"])
+
+
+def test_a_shard_without_information_under_a_flat_prior_is_refused():
+    with pytest.raises(ModelError, match=r"2 of 3 shards say nothing .* stratify"):
+        infer(half_silent, RARE, log_prior=lambda params: jnp.zeros(()))

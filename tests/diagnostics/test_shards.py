@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from vcmc.diagnostics.shards import broken_shards, disagreeing_shards, doubts, shard_ess, shard_rhat
+
+
+@pytest.fixture
+def draws():
+    """Four sound shards with two chains of 500 draws in three dimensions."""
+    generator = np.random.default_rng(0)
+    means = generator.normal(size=(4, 1, 1, 3))  # posterior means vary as much as a shard's draws do
+    return means + generator.normal(size=(4, 2, 500, 3))
+
+
+def words(draws, stats=None):
+    params = {"beta": draws}
+    return " ".join(doubts(draws, shard_rhat(params), shard_ess(params), stats or {}))
+
+
+def test_sound_shards_raise_no_doubt(draws):
+    assert words(draws) == ""
+    assert broken_shards(draws) == {}
+
+
+def test_a_shard_that_drifts_did_not_converge(draws):
+    draws[2, 1] += np.linspace(0, 5, 500)[:, None]
+    assert "shards 2 did not converge" in words(draws)
+
+
+def test_a_single_drifting_chain_is_seen_too(draws):
+    draws = draws[:, :1]
+    draws[1, 0] += np.linspace(0, 5, 500)[:, None]
+    assert "shards 1 did not converge" in words(draws)
+
+
+def test_a_sticky_shard_has_few_effective_draws(draws):
+    draws[3, :, :, 0] = np.repeat(draws[3, :, ::50, 0], 50, axis=1)
+    assert "shards 3 have few effective draws" in words(draws)
+
+
+def test_divergences_are_counted(draws):
+    diverging = np.zeros((4, 2, 500), bool)
+    diverging[1, 0, :7] = True
+    assert "7 steps diverged, in shards 1" in words(draws, {"diverging": diverging})
+
+
+def test_a_shard_far_off_disagrees(draws):
+    draws[0] += 12
+    assert disagreeing_shards(draws) == [0]
+    assert "shards 0 disagree" in words(draws)
+
+
+def test_agreeing_shards_are_rarely_called_disagreeing():
+    generator = np.random.default_rng(1)
+    called = 0
+    for _ in range(200):
+        means = generator.normal(size=(10, 1, 1, 3))
+        called += bool(disagreeing_shards(means + generator.normal(size=(10, 1, 200, 3))))
+    assert called <= 2  # expected: 200 × 1e-4, a little more as means and covariances are estimates
+
+
+def test_unusable_shards_are_named(draws):
+    draws[1, 0, 5, 2] = np.nan
+    draws[2, 1] = draws[2, 1, 0]
+    assert broken_shards(draws) == {
+        1: "its draws are not finite",
+        2: "a chain of it is stuck: all draws are the same",
+    }

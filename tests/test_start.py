@@ -1,0 +1,57 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import vcmc
+from vcmc.executors import Local
+from vcmc.start import common_start, random_starts
+from vcmc.target import Target
+
+
+def target_of(model, rows, num_shards=3):
+    partition = vcmc.split(rows, num_shards)
+    return Target(model, [partition.load(k) for k in range(num_shards)], Local())
+
+
+def test_the_start_is_the_full_posterior_mode(conjugate):
+    target = target_of(conjugate.model, conjugate.rows)
+    start = common_start(target, random_starts(target.densities[0], jax.random.key(0)))
+    np.testing.assert_allclose(start, conjugate.posterior()[0], atol=1e-4)
+
+
+def test_the_higher_of_two_modes_is_taken():
+    model = vcmc.Model(
+        {"mean": vcmc.Real()},
+        log_prior=lambda params: -0.5 * (params["mean"] / 3) ** 2,
+        log_likelihood=lambda params, rows: jnp.logaddexp(
+            -2 * (rows["y"] - params["mean"]) ** 2, -1 - 2 * (rows["y"] + params["mean"]) ** 2
+        ),
+    )
+    target = target_of(model, {"y": np.random.default_rng(0).normal(1.5, 0.1, size=60)})
+    for seed in range(5):
+        start = common_start(target, random_starts(target.densities[0], jax.random.key(seed)))
+        assert abs(start[0] - 1.5) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("log_prior", "log_likelihood", "message"),
+    [
+        (lambda params: -jnp.inf, lambda params, rows: rows["y"] * params["mean"], "the log prior is -inf"),
+        (
+            lambda params: -(params["mean"] ** 2),
+            lambda params, rows: jnp.where(rows["y"] > 0.5, -jnp.inf, params["mean"]),
+            r"the log likelihood is -inf in \d+ of 20 rows of shard 0",
+        ),
+        (
+            lambda params: -(params["mean"] ** 2),
+            lambda params, rows: jnp.log(params["mean"] - 10 - rows["y"]),
+            "the log likelihood is nan",
+        ),
+    ],
+)
+def test_a_model_that_is_nowhere_finite_is_refused(log_prior, log_likelihood, message):
+    model = vcmc.Model({"mean": vcmc.Real()}, log_prior, log_likelihood)
+    rows = {"y": np.random.default_rng(0).uniform(size=60)}
+    with pytest.raises(ValueError, match=f"must be finite somewhere .*{message}"):
+        vcmc.infer(model, rows, num_shards=3)
