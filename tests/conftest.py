@@ -6,10 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import install_import_hook
 
-import vcmc
+# Shapes in signatures are checked in all tests, but for the doors, whose own checks are tested.
+ROOMS = ["aggregators", "combiners", "diagnostics", "model", "result", "samplers", "start", "target"]
+with install_import_hook([f"vcmc.{room}" for room in ROOMS], "beartype.beartype"):
+    import vcmc
 
 jax.config.update("jax_compilation_cache_dir", ".cache/jax")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A doubtful result fails the test that did not ask for one."""
+    config.addinivalue_line("filterwarnings", "error::vcmc.DoubtfulWarning")
 
 
 class Conjugate(NamedTuple):

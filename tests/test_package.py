@@ -17,10 +17,3 @@ def test_import_leaves_heavy_packages_for_later():
 
 def test_import_switches_to_64_bits():
     assert run("import vcmc, jax.numpy as jnp; print(jnp.ones(1).dtype)").strip() == "float64"
-
-
-def test_help_does_not_wait_for_jax():
-    code = (
-        "import sys; from vcmc.cli import main\ntry: main(['--help'])\nfinally: print('jax' in sys.modules)"
-    )
-    assert run(code).strip().endswith("False")

@@ -3,6 +3,9 @@
 from pathlib import Path
 
 import click
+from rich.console import Console
+
+from .demo import run_demo
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,10 +32,6 @@ def demo(out: Path, seed: int) -> None:
     Example:
       vcmc demo --out pictures
     """
-    from rich.console import Console
-
-    from .demo import run_demo  # here, not above: `vcmc --help` need not wait for JAX
-
     console = Console()
     if not console.is_terminal:
         console.width = 120

@@ -35,8 +35,9 @@ class Model:
         log_likelihood: one value per row, each depending on that row alone.
         derived: further quantities to report, computed from the params.
 
-    >>> model = Model(
-    ...     space={"mean": Real()},
+    >>> import vcmc
+    >>> model = vcmc.Model(
+    ...     space={"mean": vcmc.Real()},
     ...     log_prior=lambda params: -0.5 * params["mean"] ** 2,
     ...     log_likelihood=lambda params, rows: -0.5 * (rows["y"] - params["mean"]) ** 2,
     ... )

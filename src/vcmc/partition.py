@@ -83,8 +83,8 @@ def split(
     >>> split({"y": np.arange(10.0)}, 3).sizes
     [4, 3, 3]
     >>> partition = split({"y": np.arange(9.0)}, 3, groups=[1, 1, 1, 2, 2, 2, 3, 3, 3])
-    >>> [sorted(int(i) // 3 for i in members) for members in partition.members]
-    [[0, 0, 0], [1, 1, 1], [2, 2, 2]]
+    >>> sorted(members.tolist() for members in partition.members)
+    [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     """
     arrays = as_rows(rows)
     num_rows = len(next(iter(arrays.values())))

@@ -6,7 +6,7 @@ Whoever holds a `Target` sees points, log densities and scores, and never a row.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -18,6 +18,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+@runtime_checkable
 class Mapper(Protocol):
     """Anything that maps a function over items, in order: the executor that the target runs on."""
 
