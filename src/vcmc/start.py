@@ -10,7 +10,6 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
 from jaxtyping import Array, Float
 
 from .model import Subposterior, evaluate
@@ -46,6 +45,8 @@ def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
 
 
 def _climb(density: Density, start: Point) -> Point:
+    import scipy.optimize  # here, not above: it adds to the time of `import vcmc`
+
     def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
         log_densities, scores = density(jnp.asarray(point)[None])
         value, score = float(log_densities[0]), np.asarray(scores[0])

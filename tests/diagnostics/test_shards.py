@@ -41,7 +41,7 @@ def test_a_sticky_shard_has_few_effective_draws(draws):
 def test_divergences_are_counted(draws):
     diverging = np.zeros((4, 2, 500), bool)
     diverging[1, 0, :7] = True
-    assert "7 steps diverged, in shards 1" in words(draws, {"diverging": diverging})
+    assert "divergent steps: 7, in shards 1" in words(draws, {"diverging": diverging})
 
 
 def test_a_shard_far_off_disagrees(draws):

@@ -139,6 +139,29 @@ def test_factors_count_where_they_are_declared():
     )
 
 
+def enumerated_mixture(y):
+    centres = numpyro.sample("centres", dist.Normal(0, 5).expand([3]).to_event(1))
+    weights = numpyro.sample("weights", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("rows", y.shape[0]):
+        kind = numpyro.sample("kind", dist.Categorical(weights), infer={"enumerate": "parallel"})
+        numpyro.sample("y", dist.Normal(centres[kind], 1.0), obs=y)
+
+
+def test_enumerated_sites_are_summed_out():
+    model = vcmc.from_numpyro(enumerated_mixture, {"y": ROWS["y"]})
+    assert list(model.space) == ["centres", "weights"]
+    params, values = log_likelihood(model, {"y": ROWS["y"]})
+    parts = dist.Normal(params["centres"], 1.0).log_prob(ROWS["y"][:, None]) + jnp.log(params["weights"])
+    np.testing.assert_allclose(values, jax.nn.logsumexp(parts, axis=1), rtol=1e-10)
+
+
+def shared_enumerated(y):
+    kind = numpyro.sample("kind", dist.Bernoulli(0.5), infer={"enumerate": "parallel"})
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mean + kind, 1.0), obs=y)
+
+
 def latent_per_row(y):
     effect = numpyro.sample("effect", dist.Normal(0, 1).expand([y.shape[0]]).to_event(1))
     numpyro.sample("y", dist.Normal(effect, 1.0), obs=y)
@@ -199,6 +222,7 @@ def imputes(y):
     [
         (latent_per_row, r"'effect' has one value per row .* integrate it out"),
         (imputes, "has one value per row"),
+        (shared_enumerated, "'kind' is shared by all rows"),
         (discrete_latent, "'kind' is discrete.* sum it out"),
         (observes_a_constant, "'pilot' does not depend on the rows.*every shard would count it again"),
         (joint_over_rows, "joint distribution over all rows"),

@@ -15,7 +15,7 @@ from vcmc.samplers import base
 
 SAMPLERS = {
     "NUTS": samplers.NUTS(num_warmup=400),
-    "NUTS, dense": samplers.NUTS(num_warmup=400, dense=True),
+    "NUTS, diagonal": samplers.NUTS(num_warmup=400, dense=False),
 }
 
 

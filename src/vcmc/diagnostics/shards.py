@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import chi2
+from scipy.special import chdtri  # scipy.stats has it too, and takes a second to import
 
 POOR_RHAT = 1.05
 FEW_EFFECTIVE = 100
@@ -63,7 +63,7 @@ def disagreeing_shards(draws: Draws) -> list[int]:
         return []  # too few draws to tell
     precisions = np.linalg.inv([np.atleast_2d(np.cov(shard.T)) for shard in points])
     means = points.mean(axis=1)
-    limit = chi2.isf(SUSPICIOUS / num_shards, dim)
+    limit = chdtri(dim, SUSPICIOUS / num_shards)
     rest, found = list(range(num_shards)), []
     while len(rest) > 2:
         distances = [_distance(shard, rest, means, precisions) for shard in rest]
@@ -99,14 +99,14 @@ def doubts(
             f"shards {_list(poor)} did not converge: R-hat up to {worst_rhat[poor].max():.2f} "
             f"(expected below {POOR_RHAT}). Try more warm-up or more draws."
         )
-    if len(few := np.flatnonzero(least_ess < min(FEW_EFFECTIVE, num_draws / 2))):
+    if len(few := np.flatnonzero(least_ess < min(FEW_EFFECTIVE, num_draws / 5))):
         found.append(
             f"shards {_list(few)} have few effective draws: {least_ess[few].min():.0f} at the least, of "
             f"{num_draws}. Try more draws."
         )
     if "diverging" in stats and (diverging := stats["diverging"].sum(axis=(1, 2))).any():
         found.append(
-            f"{diverging.sum()} steps diverged, in shards {_list(np.flatnonzero(diverging))}. Try a "
+            f"divergent steps: {diverging.sum()}, in shards {_list(np.flatnonzero(diverging))}. Try a "
             "higher target_accept, or other coordinates for the parameters."
         )
     if far := disagreeing_shards(draws):

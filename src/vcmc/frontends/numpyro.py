@@ -16,10 +16,11 @@ from jaxtyping import Array, Float
 from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
 
-from ..model import Derived, Model
+from ..model import Derived, LogLikelihood, Model
 from ..partition import as_rows
 from ..space import Dependent, Product, Space
 from ..typing import Params, Rows, Scalar
+from .enumerate import enumerated_log_likelihood
 
 FEW, MORE = 5, 7  # numbers of rows on which models are traced
 
@@ -58,9 +59,12 @@ def from_numpyro(
     declared = set(prior_sites) | set(likelihood_sites)
     if unknown := declared - set(few):
         raise ValueError(f"sites {sorted(unknown)} are declared but not in the model: {list(few)}.")
-    latents, observed = [], {}
+    latents, observed, enumerated = [], {}, False
     for name, site in few.items():
-        if site.kind == "latent":
+        if site.kind == "enumerated":
+            _check_enumerated(site, more[name])
+            enumerated = True
+        elif site.kind == "latent":
             _check_latent(site, more[name])
             latents.append(name)
         elif site.kind == "factor" and name not in declared:
@@ -86,16 +90,23 @@ def from_numpyro(
         trace = _trace(seeded, params, given)
         return sum((jnp.sum(_log_prob(trace[name])) for name in prior_names), jnp.zeros(()))
 
-    def log_likelihood(params: Params, given: Rows) -> Float[Array, " row"]:
+    def observed_log_likelihood(params: Params, given: Rows) -> Float[Array, " row"]:
         trace = _trace(seeded, params, given)
         parts = [_per_row(trace[name], *where) for name, where in observed.items()]
         return jnp.sum(jnp.stack(parts), axis=0)
 
+    def log_prior(params: Params) -> Scalar:
+        return prior_given(params, template)
+
+    log_likelihood: LogLikelihood = observed_log_likelihood
+    if enumerated:
+        num_axes = max(site.num_batch_axes for site in few.values())
+        log_likelihood = enumerated_log_likelihood(seeded, log_prior, num_axes)
     spaces = _spaces(seeded, few, latents, template, space or {})
     params = Product(spaces).constrain(jnp.zeros(Product(spaces).dim))
     _check_prior(prior_given, params, arrays)
     derived = _derived(seeded, few, more, arrays, params)
-    return Model(spaces, lambda params: prior_given(params, template), log_likelihood, derived=derived)
+    return Model(spaces, log_prior, log_likelihood, derived=derived)
 
 
 class Seeded:
@@ -121,7 +132,7 @@ class Site(NamedTuple):
     shape: tuple[int, ...]
     log_prob_shapes: tuple[tuple[int, ...], ...]
     """Shapes of the log probability with 0, 1, … event axes told apart."""
-    support: Constraint | None
+    num_batch_axes: int
     is_discrete: bool
 
 
@@ -173,11 +184,13 @@ def _shapes(model: Seeded, arrays: Rows, num_rows: int) -> dict[str, Site]:
 
 def _site(name: str, site: dict[str, Any]) -> Site:
     if site["type"] == "deterministic":
-        return Site(name, "deterministic", jnp.shape(site["value"]), (), None, False)
+        return Site(name, "deterministic", jnp.shape(site["value"]), (), 0, False)
     fn = site["fn"]
     kind = "observed" if site["is_observed"] else "latent"
     if isinstance(fn, dist.Unit):
         kind = "factor"
+    elif kind == "latent" and site["infer"].get("enumerate") == "parallel":
+        kind = "enumerated"
     shapes = [jnp.shape(_log_prob(site))]
     while isinstance(fn, dist.Independent):
         fn = fn.base_dist
@@ -187,8 +200,8 @@ def _site(name: str, site: dict[str, Any]) -> Site:
         kind,
         jnp.shape(site["value"]),
         tuple(shapes),
-        site["fn"].support,
-        bool(site["fn"].support.is_discrete) if kind == "latent" else False,
+        len(site["fn"].batch_shape),
+        bool(site["fn"].support.is_discrete),
     )
 
 
@@ -200,14 +213,23 @@ def _log_prob(site: dict[str, Any]) -> Array:
 def _check_latent(site: Site, more: Site) -> None:
     if site.is_discrete:
         raise ValueError(
-            f"latent site {site.name!r} is discrete, and gradients cannot sample it: sum it out, for instance "
-            "with dist.MixtureSameFamily in place of a latent assignment."
+            f"latent site {site.name!r} is discrete, and gradients cannot sample it: sum it out, with "
+            "dist.MixtureSameFamily in place of a latent assignment, or, if it is one value per row, with "
+            "numpyro.sample(..., infer={'enumerate': 'parallel'})."
         )
     if site.shape != more.shape:
         raise ValueError(
             f"latent site {site.name!r} has one value per row (shape {site.shape} for {FEW} rows, {more.shape} "
             f"for {MORE}), so it cannot be shared by shards: integrate it out of the likelihood (for "
             "a random effect per row, use the marginal distribution; for missing values, drop or impute)."
+        )
+
+
+def _check_enumerated(site: Site, more: Site) -> None:
+    if site.shape == more.shape:
+        raise ValueError(
+            f"discrete latent site {site.name!r} is shared by all rows, so that rows are not independent once it is "
+            "summed out. Fit the model for each of its values, or give each row a value of its own."
         )
 
 

@@ -17,6 +17,7 @@ from ..model import Subposterior
 from ..typing import Point, Scalar
 from .base import BLOCK, AbstractSampler
 
+MAX_DENSE = 50  # a metric of 50 × 50 can be learnt in the 250 steps of the longest window of warm-up
 FAST, SLOW, DONE = 0, 1, 2  # stages of Stan's warm-up; while DONE nothing adapts
 STATS = {  # what is reported of each step, by ArviZ's names
     "lp": float,
@@ -45,8 +46,8 @@ class NUTS(AbstractSampler):
         num_warmup: steps of adaptation, thrown away.
         num_chains: chains in every shard.
         target_accept: acceptance rate that the step size aims at. Raise it where steps diverge.
-        dense: adapt a full metric in place of a diagonal one: slower steps, fewer of them where
-            parameters correlate strongly.
+        dense: adapt a full metric in place of a diagonal one: fewer steps where parameters
+            correlate, each a little slower. By default it is full up to 50 coordinates.
         max_depth: a trajectory has at most 2^max_depth steps.
 
     >>> NUTS(num_warmup=300, num_chains=2).target_accept
@@ -56,7 +57,7 @@ class NUTS(AbstractSampler):
     num_warmup: int = 500
     num_chains: int = 1
     target_accept: float = 0.8
-    dense: bool = False
+    dense: bool | None = None
     max_depth: int = 10
 
     def __check_init__(self) -> None:
@@ -82,19 +83,20 @@ class NUTS(AbstractSampler):
             {name: values[:num_steps] for name, values in stats.items()},
         )
 
-    def adaptation(self) -> tuple[Any, Any]:
+    def adaptation(self, dim: int) -> tuple[Any, Any]:
         """BlackJAX's dual averaging of the step size and its running estimate of the metric."""
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
         from blackjax.adaptation.step_size import dual_averaging_adaptation
 
-        return dual_averaging_adaptation(self.target_accept), mass_matrix_adaptation(not self.dense)
+        dense = dim <= MAX_DENSE if self.dense is None else self.dense
+        return dual_averaging_adaptation(self.target_accept), mass_matrix_adaptation(not dense)
 
 
 @eqx.filter_jit
 def _init(sampler: NUTS, density: Subposterior, start: Point) -> NUTSState:
     import blackjax  # here, not above: blackjax adds to the time of `import vcmc`
 
-    (step_size_init, _, _), (metric_init, _, _) = sampler.adaptation()
+    (step_size_init, _, _), (metric_init, _, _) = sampler.adaptation(start.size)
     state = NUTSState(
         jnp.asarray(0),
         blackjax.nuts.init(start, density),
@@ -165,7 +167,7 @@ def _adapt(
 ) -> NUTSState:
     """Learn from one step what the stage allows, and renew the metric where a window ends."""
     (step_size_init, step_size_update, step_size_final), (_, metric_update, metric_final) = (
-        sampler.adaptation()
+        sampler.adaptation(position.position.size)
     )
     step_size_search, metric_search = jax.lax.switch(
         stage,
