@@ -12,7 +12,7 @@ from rich.table import Table
 
 from .combiners import Average, Consensus
 from .infer import DoubtfulWarning, combine, infer
-from .models.probit import Probit, rare_covariate
+from .models.regression import Probit, rare_covariate
 from .samplers import NUTS
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ def infer(
         num_shards: number of shards; may be left out if `rows` is a `Partition`.
         seed: seed of everything random: the same seed gives the same draws.
         num_draws: draws of every chain in every shard, and of every chain of the posterior.
-        sampler: how a shard is sampled; by default `samplers.NUTS()`.
+        sampler: how a shard is sampled; by default the model's own sampler, or `samplers.NUTS()`.
         combiner: how draws are combined; by default `combiners.Consensus()`.
         executor: where shards are sampled; by default `executors.Local()`.
         prior: "subposterior" gives every shard the prior to the power 1/K, so that shards multiply
@@ -74,10 +74,12 @@ def infer(
         (shard, chain, draw, …), `sample_stats`, `subposterior_rhat` and `subposterior_ess`. Its
         attributes record seed, settings, versions and seconds, and in `warnings` what looks doubtful.
     """
-    sampler = sampler or samplers.NUTS()
+    _check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
     combiner = combiner or combiners.Consensus()
     executor = executor or executors.Local()
-    _check_arguments(model, num_draws, prior, sampler, combiner, executor)
+    _check_arguments(num_draws, prior, combiner, executor)
+    if sampler is not None:
+        _check_kind("sampler", sampler, samplers.AbstractSampler, "vcmc.samplers.NUTS()")
     partition = _partition(rows, num_shards, seed)
     split_key, start_key, sample_key = jax.random.split(jax.random.key(seed), 3)
     clock = Clock()
@@ -85,10 +87,12 @@ def infer(
     with Bars(progress) as bars:
         stage = bars.stage("check and start", 3)
         shards = [partition.load(shard) for shard in range(partition.num_shards)]
+        model = model.fitted(shards)
+        sampler = sampler or model.suited_sampler(shards) or samplers.NUTS()
         target = Target(model, shards, executor)
         check_additivity(model, shards, 0.5 * jax.random.normal(split_key, (model.space.dim,)))
         stage.advance()
-        starts = random_starts(target.densities[0], start_key)
+        starts = model.starts(shards[0], start_key) or random_starts(target.densities[0], start_key)
         notes = check_information(target, jnp.stack(starts))
         stage.advance()
         start = common_start(target, starts)
@@ -269,11 +273,7 @@ def _partition(rows: Any, num_shards: int | None, seed: int) -> Partition:
     return split(rows, num_shards, seed=seed)
 
 
-def _check_arguments(
-    model: Any, num_draws: Any, prior: Any, sampler: Any, combiner: Any, executor: Any
-) -> None:
-    _check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
-    _check_kind("sampler", sampler, samplers.AbstractSampler, "vcmc.samplers.NUTS()")
+def _check_arguments(num_draws: Any, prior: Any, combiner: Any, executor: Any) -> None:
     _check_kind("combiner", combiner, combiners.AbstractCombiner, "vcmc.combiners.Consensus()")
     _check_kind("executor", executor, executors.AbstractExecutor, "vcmc.executors.Local()")
     if not isinstance(num_draws, int | np.integer) or num_draws < 4:

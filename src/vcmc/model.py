@@ -10,7 +10,8 @@ $$\ell_k(u) = \sum_{n \in k} \log p(x_n \mid T(u)) + \tau \, \bigl[\log p(T(u)) 
 so that with $\tau = 1/K$ the shards' log densities add up to the full one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -57,6 +58,24 @@ class Model:
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
         self.derived = derived
+
+    exact_sampler: Any = None
+    """The class of a sampler made for this model, if there is one."""
+
+    def suited_sampler(self, shards: Sequence[Shard]) -> Any:
+        """The sampler to use where the user names none; nothing means NUTS."""
+        del shards
+        return self.exact_sampler() if self.exact_sampler else None
+
+    def fitted(self, shards: Sequence[Shard]) -> "Model":
+        """The model with its point estimates, if it has any, taken from all shards."""
+        del shards
+        return self
+
+    def starts(self, shard: Shard, key: Array) -> list[Point]:
+        """Where to look for the mode, given the rows of one shard; nothing means random points."""
+        del shard, key
+        return []
 
     def log_prior_at(self, point: Point) -> Scalar:
         """Log prior density of a point: the prior's and the Jacobian's."""

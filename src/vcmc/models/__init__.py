@@ -1,5 +1,7 @@
-"""Models that come with vcmc."""
+"""Models that come with vcmc, each with the sampler that suits it."""
 
-from .probit import Probit
+from .gaussian_mixture import GaussianMixture
+from .normal_wishart import NormalWishart
+from .regression import Logistic, Probit
 
-__all__ = ["Probit"]
+__all__ = ["GaussianMixture", "Logistic", "NormalWishart", "Probit"]

@@ -2,8 +2,9 @@
 
 To write one, subclass `AbstractSampler` and give it three things: `num_warmup`, the number of first
 steps to throw away; `init`, the state that a chain starts from; and `advance`, which takes a state
-some steps further. The key that `advance` gets belongs to the chain: fold the step's number, which
-the state must carry, into it, so that the length of blocks cannot change a draw.
+some steps further. What is worth computing once for a shard goes into `setup`, whose result both
+of them get. Randomness belongs to the chain: fold the step's number, which the state must carry, into
+the key, or carry generators in the state, so that the length of blocks cannot change a draw.
 """
 
 import abc
@@ -35,20 +36,24 @@ class AbstractSampler(eqx.Module):
     num_warmup: eqx.AbstractVar[int]
     num_chains: eqx.AbstractVar[int]
 
+    def setup(self, density: Subposterior) -> Any:
+        """What a chain needs to know of its shard: by default the log density itself."""
+        return density
+
     @abc.abstractmethod
-    def init(self, density: Subposterior, start: Point, key: Array) -> Any:
+    def init(self, setup: Any, start: Point, key: Array) -> Any:
         """The state of a chain at its start."""
 
     @abc.abstractmethod
     def advance(
-        self, density: Subposterior, state: Any, key: Array, num_steps: int
-    ) -> tuple[Any, Float[Array, "step dim"], dict[str, Array]]:
+        self, setup: Any, state: Any, key: Array, num_steps: int
+    ) -> tuple[Any, Float[Array | np.ndarray, "step dim"], dict[str, Array]]:
         """The state after at most `BLOCK` steps, the points passed, and statistics of each step."""
 
     def prepare(self, density: Subposterior, start: Point) -> None:
         """Compile what `advance` needs: no steps, so that threads find the program ready."""
-        key = jax.random.key(0)
-        self.advance(density, self.init(density, start, key), key, 0)
+        key, setup = jax.random.key(0), self.setup(density)
+        self.advance(setup, self.init(setup, start, key), key, 0)
 
     def run(
         self,
@@ -59,12 +64,13 @@ class AbstractSampler(eqx.Module):
         on_block: Callable[[int], None] = lambda _: None,
     ) -> Chain:
         """Warm up, then draw; `on_block` hears the number of steps done since its last call."""
-        state = self.init(density, start, key)
+        setup = self.setup(density)
+        state = self.init(setup, start, key)
         points, stats = [], []
         total = self.num_warmup + num_draws
         for done in range(0, total, BLOCK):
             num_steps = min(BLOCK, total - done)
-            state, passed, reported = self.advance(density, state, key, num_steps)
+            state, passed, reported = self.advance(setup, state, key, num_steps)
             keep = slice(min(max(self.num_warmup - done, 0), num_steps), num_steps)
             points.append(np.asarray(passed)[keep])
             stats.append({name: np.asarray(values)[keep] for name, values in reported.items()})

@@ -69,14 +69,14 @@ class NUTS(AbstractSampler):
         if not 0 < self.target_accept < 1:
             raise ValueError(f"NUTS: target_accept must lie between 0 and 1; got {self.target_accept}.")
 
-    def init(self, density: Subposterior, start: Point, key: Array) -> NUTSState:
+    def init(self, setup: Subposterior, start: Point, key: Array) -> NUTSState:
         del key
-        return _init(self, density, start)
+        return _init(self, setup, start)
 
     def advance(
-        self, density: Subposterior, state: NUTSState, key: Array, num_steps: int
+        self, setup: Subposterior, state: NUTSState, key: Array, num_steps: int
     ) -> tuple[NUTSState, Float[Array, "step dim"], dict[str, Array]]:
-        state, points, stats = _advance(self, density, state, key, jnp.asarray(num_steps))
+        state, points, stats = _advance(self, setup, state, key, jnp.asarray(num_steps))
         return (
             state,
             points[:num_steps],

@@ -1,0 +1,101 @@
+r"""Regression of a binary outcome: probit and logistic.
+
+$$\beta \sim N(0, \sigma^2 I), \qquad P(y_n = 1 \mid x_n, \beta) = G(x_n^\top \beta),$$
+
+where $G$ is the standard normal distribution function (`Probit`) or $1 / (1 + e^{-t})$ (`Logistic`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+from jaxtyping import Array
+
+from ..model import Model
+from ..partition import Shard
+from ..samplers.probit_gibbs import ProbitGibbs
+from ..space import Real
+from ..typing import Params
+from .moments import moments
+from .simulated import Simulated
+
+RARE = 0.1
+"""Share of an outcome below which Gibbs sampling is too sticky (Johndrow, Smith, Pillai, Dunson 2019)."""
+
+
+class BinaryRegression(Model):
+    """Rows are `x`, an array (row, dim), and `y`, zeros and ones."""
+
+    def __init__(self, dim: int, prior_scale: float, log_link: Callable[[Array], Array]):
+        if not prior_scale > 0:
+            raise ValueError(f"prior_scale must be positive; got {prior_scale}.")
+        super().__init__(
+            space={"beta": Real(dim)},
+            log_prior=lambda params: jnp.sum(norm.logpdf(params["beta"], scale=prior_scale)),
+            log_likelihood=lambda params, rows: log_link(
+                (2 * jnp.asarray(rows["y"]) - 1) * (jnp.asarray(rows["x"]) @ params["beta"])
+            ),
+        )
+        self.dim = dim
+        self.prior_scale = prior_scale
+        self._log_link = log_link
+
+    def simulate(self, seed: int, num_rows: int, params: Mapping[str, Any] | None = None) -> Simulated:
+        """Standard normal covariates, and outcomes given `params`, by default a draw of the prior."""
+        generator = np.random.default_rng(seed)
+        beta = self.prior_scale * generator.normal(size=self.dim)
+        beta = beta if params is None else np.asarray(params["beta"], float)
+        x = generator.normal(size=(num_rows, self.dim))
+        probability = np.exp(self._log_link(jnp.asarray(x @ beta)))
+        return Simulated(
+            {"beta": beta}, {"x": x, "y": (generator.random(num_rows) < probability).astype(float)}
+        )
+
+    def test_functions(self, params: Params) -> dict[str, Array]:
+        """Moments of the coefficients."""
+        return moments(params["beta"])
+
+
+class Probit(BinaryRegression):
+    """Probit regression, sampled by Gibbs sampling, or by NUTS where one outcome is rare.
+
+    >>> Probit(5)
+    Probit(beta: Real(shape=(5,)))
+    """
+
+    exact_sampler = ProbitGibbs
+
+    def __init__(self, dim: int, prior_scale: float = 1.0):
+        super().__init__(dim, prior_scale, norm.logcdf)
+
+    def suited_sampler(self, shards: Sequence[Shard]) -> ProbitGibbs | None:
+        ones = sum(float(jnp.sum(shard.weights * shard.rows["y"])) for shard in shards)
+        count = sum(float(jnp.sum(shard.weights)) for shard in shards)
+        return ProbitGibbs() if RARE <= ones / count <= 1 - RARE else None
+
+
+class Logistic(BinaryRegression):
+    """Logistic regression, sampled by NUTS.
+
+    Pólya–Gamma Gibbs sampling was measured against it and gave far fewer effective draws a second:
+    see `benchmarks/README.md`.
+    """
+
+    def __init__(self, dim: int, prior_scale: float = 1.0):
+        super().__init__(dim, prior_scale, jax.nn.log_sigmoid)
+
+
+def rare_covariate(seed: int, num_rows: int) -> dict[str, np.ndarray]:
+    """Rows with an intercept and four binary covariates, one of them rare but telling.
+
+    The design of Scott et al. (2016): frequencies (0.2, 0.3, 0.5, 0.01), coefficients
+    (−3, 1.2, −0.5, 0.8, 3).
+    """
+    generator = np.random.default_rng(seed)
+    covariates = generator.random((num_rows, 4)) < [0.2, 0.3, 0.5, 0.01]
+    x = np.column_stack([np.ones(num_rows), covariates])
+    latent = x @ [-3.0, 1.2, -0.5, 0.8, 3.0] + generator.normal(size=num_rows)
+    return {"x": x, "y": (latent > 0).astype(float)}
