@@ -238,7 +238,7 @@ def test_ctrl_c_stops_the_threads(conjugate):
     with pytest.raises(KeyboardInterrupt):
         vcmc.infer(conjugate.model, conjugate.rows, num_shards=20, sampler=Interrupt(num_warmup=5000))
     for thread in threading.enumerate():
-        if thread.name.startswith("vcmc"):
+        if thread.name.startswith("vcmc_"):
             thread.join(timeout=60)
             assert not thread.is_alive()
     assert len(seen) < 20 * 60 / 4  # far from done: 20 chains of 60 blocks

@@ -95,7 +95,7 @@ def infer(
         starts = model.starts(shards[0], start_key) or random_starts(target.densities[0], start_key)
         notes = check_information(target, jnp.stack(starts))
         stage.advance()
-        start = common_start(target, starts)
+        start = common_start(target, starts) if sampler.needs_start else starts[0]
         stage.advance()
         clock.lap("start")
 

@@ -1,6 +1,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from arviz_stats.base import array_stats
 
 import vcmc
 from vcmc.model import Subposterior
@@ -31,3 +33,33 @@ def test_one_program_serves_all_shards_and_blocks(conjugate):
     for density in densities:
         sampler.run(density, jnp.zeros(3), jax.random.key(0), 45)
     assert _advance._cached._cache_size() == compiled
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_moments_of_a_known_density(dense, conjugate):
+    shard = vcmc.split(conjugate.rows, 5).load(1)
+    mean, covariance = conjugate.posterior(vcmc.split(conjugate.rows, 5).members[1], prior_power=0.2)
+    density = Subposterior(conjugate.model, shard, jnp.asarray(0.2))
+    points, _ = NUTS(num_warmup=400, dense=dense).run(density, jnp.zeros(3), jax.random.key(1), 4000)
+    sds = np.sqrt(np.diag(covariance))
+    effective = array_stats.ess(points[None], chain_axis=0, draw_axis=1)
+    assert (effective > 500).all()
+    assert (np.abs(points.mean(axis=0) - mean) < 4 * sds / np.sqrt(effective)).all()
+    # the sd of an sd from m Gaussian draws is sd / √(2m); squares mix more slowly than values
+    squares = array_stats.ess((points[None] - mean) ** 2, chain_axis=0, draw_axis=1)
+    assert (np.abs(points.std(axis=0) / sds - 1) < 4 / np.sqrt(2 * squares)).all()
+    expected = covariance / np.outer(sds, sds)
+    assert np.abs(np.corrcoef(points.T) - expected).max() < 4 / np.sqrt(squares.min())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_warmup": -1}, "num_warmup of 0 or more"),
+        ({"num_chains": 0}, "num_chains of 1 or more"),
+        ({"target_accept": 1.0}, "between 0 and 1; got 1.0"),
+    ],
+)
+def test_bad_settings_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        NUTS(**arguments)

@@ -46,24 +46,20 @@ def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
 
 
 def _two_parts(shards: list[Shard]) -> list[dict[str, Array]]:
-    """Rows of two shards, or two unequal parts of the only one."""
+    """As many rows of two shards, or of two parts of the only one: equal shapes compile once."""
     if len(shards) > 1:
-        lengths = [min(shard.num_rows, MAX_ROWS) for shard in shards[:2]]
-        return [
-            {name: array[:length] for name, array in shard.rows.items()}
-            for shard, length in zip(shards, lengths, strict=False)
-        ]
-    length = min(shards[0].num_rows, 2 * MAX_ROWS)
-    middle = max(1, length // 3)
-    rows = shards[0].rows
-    parts = [slice(0, middle), slice(middle, length)] if length > 1 else [slice(0, 1)]
-    return [{name: array[part] for name, array in rows.items()} for part in parts]
+        length = min(shards[0].num_rows, shards[1].num_rows, MAX_ROWS)
+        pairs = [(shard.rows, slice(0, length)) for shard in shards[:2]]
+    else:
+        length = max(1, min(shards[0].num_rows // 2, MAX_ROWS))
+        pairs = [(shards[0].rows, slice(0, length)), (shards[0].rows, slice(-length, None))]
+    return [{name: array[part] for name, array in rows.items()} for rows, part in pairs]
 
 
 def _row_log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> np.ndarray:
     num_rows = len(next(iter(rows.values())))
     try:
-        values = model.log_likelihood(params, rows)
+        values = _log_likelihood(model, params, rows)
     except (TypeError, ValueError, IndexError) as error:
         raise ModelError(
             f"log_likelihood failed on {num_rows} of the rows ({type(error).__name__}: {error}). If it runs "
@@ -75,6 +71,11 @@ def _row_log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> n
             f"{jnp.shape(values)}. Do not sum over rows; sum over the other axes."
         )
     return np.asarray(values)
+
+
+@eqx.filter_jit
+def _log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> Array:
+    return model.log_likelihood(params, rows)
 
 
 def check_information(target: Target, points: Float[Array, "point dim"]) -> list[str]:

@@ -9,7 +9,7 @@ the key, or carry generators in the state, so that the length of blocks cannot c
 
 import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -35,6 +35,8 @@ class AbstractSampler(eqx.Module):
 
     num_warmup: eqx.AbstractVar[int]
     num_chains: eqx.AbstractVar[int]
+    needs_start: ClassVar[bool] = True
+    """Whether it matters where a chain starts."""
 
     def setup(self, density: Subposterior) -> Any:
         """What a chain needs to know of its shard: by default the log density itself."""

@@ -6,7 +6,7 @@ $S = \sum (x - \mu)(x - \mu)^\top$ around a known mean,
 $$\Lambda \mid x \sim \mathrm{Wishart}(\tau (\nu - d - 1) + n + d + 1,\; (\tau V^{-1} + S)^{-1}).$$
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -25,6 +25,7 @@ class WishartExact(AbstractSampler):
 
     num_warmup: int = 0
     num_chains: int = 1
+    needs_start: ClassVar[bool] = False
 
     def setup(self, density: Subposterior) -> "Wishart":
         model: Any = density.model

@@ -1,0 +1,104 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import wishart
+
+import vcmc
+from vcmc.model import Subposterior
+from vcmc.models.normal_wishart import scott_design
+from vcmc.samplers import NUTS, WishartExact
+
+
+@pytest.fixture(scope="module")
+def small():
+    model = vcmc.models.NormalWishart(3, dof=6.5, scale=np.diag([1.0, 2.0, 0.5]), mean=[1.0, 0.0, -1.0])
+    return model, model.simulate(0, 40).rows
+
+
+def exact(model, x, power):
+    centred = x - model.mean
+    dof = power * (model.dof - 4) + len(x) + 4
+    return wishart(dof, np.linalg.inv(power * np.linalg.inv(model.scale) + centred.T @ centred))
+
+
+@pytest.mark.parametrize("power", [1.0, 0.1])
+def test_exact_draws_have_the_moments_of_the_closed_form(small, power):
+    model, rows = small
+    density = Subposterior(model, vcmc.split(rows, 1).load(0), jnp.asarray(power))
+    points, _ = WishartExact().run(density, jnp.zeros(6), jax.random.key(0), 20_000)
+    draws = np.asarray(jax.vmap(model.space.constrain)(jnp.asarray(points))["precision"])
+    truth = exact(model, rows["x"], power)
+    sds = np.sqrt(truth.var())
+    assert (np.abs(draws.mean(axis=0) - truth.mean()) < 4 * sds / np.sqrt(20_000)).all()
+    kurtosis = ((draws - draws.mean(axis=0)) ** 4).mean(axis=0) / draws.var(axis=0) ** 2
+    assert (np.abs(draws.std(axis=0) / sds - 1) < 4 * np.sqrt((kurtosis - 1) / 4 / 20_000)).all()
+
+
+@pytest.mark.parametrize("power", [1.0, 0.1])
+def test_the_log_density_is_that_of_the_closed_form(small, power):
+    """Differences of log densities between points, so that constants and the tempered Jacobian drop out."""
+    model, rows = small
+    density = Subposterior(model, vcmc.split(rows, 1).load(0), jnp.asarray(power))
+    points = jax.random.normal(jax.random.key(1), (5, 6))
+    truth = exact(model, rows["x"], power)
+    expected, found = [], []
+    for point in points:
+        params, log_det = model.space.constrain_with_log_det(point)
+        expected.append(truth.logpdf(np.asarray(params["precision"])))
+        found.append(float(density(point) - power * log_det))
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-8)
+
+
+def test_nuts_agrees_with_exact_draws(small):
+    """NUTS samples the tempered Jacobian too; at power 1 the two are the same distribution."""
+    model, rows = small
+    tree = vcmc.infer(model, rows, num_shards=1, sampler=NUTS(), num_draws=2000)
+    draws = tree["posterior"]["precision"].to_numpy()[0]
+    truth = exact(model, rows["x"], 1.0)
+    effective = tree["subposterior_ess"]["precision"].to_numpy()[0]
+    assert (np.abs(draws.mean(axis=0) - truth.mean()) < 4 * np.sqrt(truth.var() / effective)).all()
+
+
+def test_the_mean_is_aggregated_over_shards():
+    mean, covariance = scott_design()
+    model = vcmc.models.NormalWishart(5)
+    x = np.random.default_rng(0).multivariate_normal(mean, covariance, size=1003)
+    tree = vcmc.infer(model, {"x": x}, num_shards=7, num_draws=200)
+    np.testing.assert_allclose(tree["posterior"]["mean"][0, 0], x.mean(axis=0), rtol=1e-10)
+    found = np.linalg.inv(tree["posterior"]["precision"].mean(("chain", "draw")))
+    np.testing.assert_allclose(found, covariance, atol=0.15)
+
+
+@pytest.mark.parametrize(("prior", "power"), [("subposterior", 0.25), ("partial", 1.0)])
+def test_shards_have_the_prior_that_was_asked_for(small, prior, power):
+    model, _ = small
+    rows = model.simulate(1, 40).rows
+    partition = vcmc.split(rows, 4)
+    tree = vcmc.infer(model, partition, prior=prior, num_draws=4000, combiner=vcmc.combiners.Average())
+    for shard, members in enumerate(partition.members):
+        draws = tree["subposterior"]["precision"].to_numpy()[shard, 0]
+        truth = exact(model, rows["x"][members], power)
+        assert (np.abs(draws.mean(axis=0) - truth.mean()) < 4.5 * np.sqrt(truth.var() / 4000)).all()
+
+
+def test_test_functions_are_moments_of_eigenvalues():
+    functions = vcmc.models.NormalWishart(2).test_functions({"precision": jnp.diag(jnp.array([0.5, 0.25]))})
+    np.testing.assert_allclose(functions["first"], [4.0, 2.0])
+    np.testing.assert_allclose(functions["mixed second"], [8.0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: vcmc.models.NormalWishart(3, dof=2), "dof must be above dim - 1 = 2; got 2.0"),
+        (lambda: vcmc.models.NormalWishart(2, scale=[[1, 2], [2, 1]]), "positive-definite 2 × 2"),
+        (
+            lambda: vcmc.models.NormalWishart(2).posterior_of(vcmc.split({"x": np.zeros((4, 2))}, 1).load(0)),
+            "the mean is not known yet",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
