@@ -25,7 +25,7 @@ class Case(NamedTuple):
 
 CASES = {
     "NUTS": Case(samplers.NUTS(num_warmup=120), models.Logistic(3)),
-    "NUTS, diagonal": Case(samplers.NUTS(num_warmup=120, dense=False), models.Logistic(3)),
+    "NUTS, not whitened": Case(samplers.NUTS(num_warmup=120, whiten=False), models.Logistic(3)),
     "ProbitGibbs": Case(samplers.ProbitGibbs(num_warmup=20), models.Probit(3)),
     "ProbitGibbs, single": Case(samplers.ProbitGibbs(num_warmup=20, single=True), models.Probit(3)),
     "MixtureGibbs": Case(samplers.MixtureGibbs(num_warmup=20), models.GaussianMixture(3, 2)),

@@ -35,12 +35,12 @@ def test_one_program_serves_all_shards_and_blocks(conjugate):
     assert _advance._cached._cache_size() == compiled
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_moments_of_a_known_density(dense, conjugate):
+@pytest.mark.parametrize("whiten", [False, True])
+def test_moments_of_a_known_density(whiten, conjugate):
     shard = vcmc.split(conjugate.rows, 5).load(1)
     mean, covariance = conjugate.posterior(vcmc.split(conjugate.rows, 5).members[1], prior_power=0.2)
     density = Subposterior(conjugate.model, shard, jnp.asarray(0.2))
-    points, _ = NUTS(num_warmup=400, dense=dense).run(density, jnp.zeros(3), jax.random.key(1), 4000)
+    points, _ = NUTS(num_warmup=400, whiten=whiten).run(density, jnp.zeros(3), jax.random.key(1), 4000)
     sds = np.sqrt(np.diag(covariance))
     effective = array_stats.ess(points[None], chain_axis=0, draw_axis=1)
     assert (effective > 500).all()

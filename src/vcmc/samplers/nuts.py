@@ -1,10 +1,14 @@
 r"""The no-U-turn sampler, by BlackJAX, with Stan's warm-up.
 
-Hoffman and Gelman (2014). Warm-up and drawing are one compiled program: the step's number decides
-whether step size and metric still adapt. The rows are its arguments, so that one compilation serves
-all shards.
+Hoffman and Gelman (2014). Chains run in whitened coordinates: points are $u = c + R z$ around the start
+$c$, with $R R^\top$ the inverse of the curvature there, so that what warm-up has left to learn is a
+step size and a metric close to one, diagonal but where there are few coordinates.
+
+Warm-up and drawing are one compiled program: the step's number decides whether step size and metric
+still adapt. The rows are its arguments, so that one compilation serves all shards.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,7 +21,9 @@ from ..model import Subposterior
 from ..typing import Point, Scalar
 from .base import BLOCK, AbstractSampler
 
-MAX_DENSE = 50  # a metric of 50 × 50 can be learnt in the 250 steps of the longest window of warm-up
+MAX_DENSE = 10  # up to here a full metric is learnt: it mends a curvature that is not typical
+MAX_WHITENED = 500  # the curvature costs as many gradients as there are coordinates
+CURVATURE_BATCH = 16  # rows times this many numbers are held at once
 FAST, SLOW, DONE = 0, 1, 2  # stages of Stan's warm-up; while DONE nothing adapts
 STATS = {  # what is reported of each step, by ArviZ's names
     "lp": float,
@@ -37,6 +43,8 @@ class NUTSState(NamedTuple):
     position: Any
     step_size_search: Any
     metric_search: Any
+    centre: Point
+    root: Float[Array, "dim dim"] | None
 
 
 class NUTS(AbstractSampler):
@@ -46,18 +54,18 @@ class NUTS(AbstractSampler):
         num_warmup: steps of adaptation, thrown away.
         num_chains: chains in every shard.
         target_accept: acceptance rate that the step size aims at. Raise it where steps diverge.
-        dense: adapt a full metric in place of a diagonal one: fewer steps where parameters
-            correlate, each a little slower. By default it is full up to 50 coordinates.
+        whiten: run in coordinates whitened by the curvature at the start, by default where there are
+            at most 500 of them.
         max_depth: a trajectory has at most 2^max_depth steps.
 
     >>> NUTS(num_warmup=300, num_chains=2).target_accept
     0.8
     """
 
-    num_warmup: int = 500
+    num_warmup: int = 300
     num_chains: int = 1
     target_accept: float = 0.8
-    dense: bool | None = None
+    whiten: bool | None = None
     max_depth: int = 10
 
     def __check_init__(self) -> None:
@@ -88,8 +96,12 @@ class NUTS(AbstractSampler):
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
         from blackjax.adaptation.step_size import dual_averaging_adaptation
 
-        dense = dim <= MAX_DENSE if self.dense is None else self.dense
-        return dual_averaging_adaptation(self.target_accept), mass_matrix_adaptation(not dense)
+        is_diagonal = dim > MAX_DENSE
+        return dual_averaging_adaptation(self.target_accept), mass_matrix_adaptation(is_diagonal)
+
+    def whitens(self, dim: int) -> bool:
+        """Whether chains of so many coordinates run in whitened ones."""
+        return dim <= MAX_WHITENED if self.whiten is None else self.whiten
 
 
 @eqx.filter_jit
@@ -97,11 +109,14 @@ def _init(sampler: NUTS, density: Subposterior, start: Point) -> NUTSState:
     import blackjax  # here, not above: blackjax adds to the time of `import vcmc`
 
     (step_size_init, _, _), (metric_init, _, _) = sampler.adaptation(start.size)
+    root = _inverse_root(density, start) if sampler.whitens(start.size) else None
     state = NUTSState(
         jnp.asarray(0),
-        blackjax.nuts.init(start, density),
+        blackjax.nuts.init(jnp.zeros_like(start), _whitened(density, start, root)),
         step_size_init(1.0),
         metric_init(start.size),
+        start,
+        root,
     )
     # Python numbers and weakly typed ones would make the first block a program of its own.
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
@@ -115,6 +130,7 @@ def _advance(
     import blackjax
 
     kernel = blackjax.nuts.build_kernel()
+    whitened = _whitened(density, state.centre, state.root)
     stages, window_ends = _schedule(sampler.num_warmup)
 
     def step(index: Int[Array, ""], carry: Any) -> Any:
@@ -125,7 +141,7 @@ def _advance(
         position, info = kernel(
             jax.random.fold_in(key, state.step),
             state.position,
-            density,
+            whitened,
             step_size,
             state.metric_search.inverse_mass_matrix,
             sampler.max_depth,
@@ -142,13 +158,38 @@ def _advance(
         )
         return (
             state,
-            points.at[index].set(position.position),
+            points.at[index].set(_unwhiten(position.position, state.centre, state.root)),
             {name: stats[name].at[index].set(value) for name, value in zip(STATS, reported, strict=True)},
         )
 
     stats = {name: jnp.zeros(BLOCK, kind) for name, kind in STATS.items()}
     points = jnp.zeros((BLOCK, density.model.space.dim))
     return jax.lax.fori_loop(0, num_steps, step, (state, points, stats))
+
+
+def _unwhiten(white: Point, centre: Point, root: Float[Array, "dim dim"] | None) -> Point:
+    return centre + (white if root is None else root @ white)
+
+
+def _whitened(
+    density: Subposterior, centre: Point, root: Float[Array, "dim dim"] | None
+) -> Callable[[Point], Scalar]:
+    """The log density in whitened coordinates."""
+    return lambda white: density(_unwhiten(white, centre, root))
+
+
+def _inverse_root(density: Subposterior, start: Point) -> Float[Array, "dim dim"]:
+    """A root of the inverse curvature at the start; where the density curves upwards, as if it did not."""
+    score = jax.grad(density)
+    curvature = jax.lax.map(
+        lambda direction: -jax.jvp(score, (start,), (direction,))[1],
+        jnp.eye(start.size),
+        batch_size=CURVATURE_BATCH,
+    )
+    curvature = jnp.where(jnp.isfinite(curvature).all(), curvature, jnp.eye(start.size))
+    values, vectors = jnp.linalg.eigh((curvature + curvature.T) / 2)
+    floor = 1e-10 * jnp.max(jnp.abs(values))
+    return vectors / jnp.sqrt(jnp.maximum(jnp.abs(values), floor))
 
 
 def _step_size(state: NUTSState, stage: Int[Array, ""]) -> Scalar:
@@ -167,7 +208,7 @@ def _adapt(
 ) -> NUTSState:
     """Learn from one step what the stage allows, and renew the metric where a window ends."""
     (step_size_init, step_size_update, step_size_final), (_, metric_update, metric_final) = (
-        sampler.adaptation(position.position.size)
+        sampler.adaptation(state.centre.size)
     )
     step_size_search, metric_search = jax.lax.switch(
         stage,
@@ -189,7 +230,7 @@ def _adapt(
         step_size_search,
         metric_search,
     )
-    return NUTSState(state.step + 1, position, step_size_search, metric_search)
+    return NUTSState(state.step + 1, position, step_size_search, metric_search, state.centre, state.root)
 
 
 @lru_cache
