@@ -21,6 +21,8 @@ from ..model import Subposterior
 from ..typing import Point, Scalar
 from .base import BLOCK, AbstractSampler
 
+INITIAL_STEPS, FINAL_STEPS = 50, 100  # Stan has 75 and 50: whitened chains need less of the first, and a
+# step size tuned for 100 steps in place of 50 was measured to give a fifth more effective draws
 MAX_DENSE = 10  # up to here a full metric is learnt: it mends a curvature that is not typical
 MAX_WHITENED = 500  # the curvature costs as many gradients as there are coordinates
 CURVATURE_BATCH = 16  # rows times this many numbers are held at once
@@ -241,6 +243,7 @@ def _schedule(num_warmup: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     if num_warmup == 0:
         return (DONE,), (False,)
     with jax.ensure_compile_time_eval():
-        warmup = [(int(stage), bool(end)) for stage, end in build_schedule(num_warmup)]
+        schedule = build_schedule(num_warmup, INITIAL_STEPS, FINAL_STEPS)
+        warmup = [(int(stage), bool(end)) for stage, end in schedule]
     stages, ends = zip(*warmup, (DONE, False), strict=True)
     return stages, ends
