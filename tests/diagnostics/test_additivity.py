@@ -6,7 +6,7 @@ import vcmc
 from vcmc.diagnostics.additivity import ModelError
 
 ROWS = {"x": np.random.default_rng(0).normal(1.0, 2.0, size=(300, 2))}
-SAMPLER = vcmc.samplers.NUTS(num_warmup=20)
+SAMPLER = vcmc.samplers.NUTS(num_warmup=100)
 
 
 def infer(
