@@ -6,12 +6,11 @@ rows is found by tracing the model, without running it, on two numbers of rows.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jaxtyping import Array, Float
 from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
@@ -21,6 +20,7 @@ from ..partition import as_rows
 from ..space import Dependent, Product, Space
 from ..typing import Params, Rows, Scalar
 from .enumerate import enumerated_log_likelihood
+from .sites import Seeded, Site, log_prob, sites_on, trace_at
 
 FEW, MORE = 5, 7  # numbers of rows on which models are traced
 
@@ -55,7 +55,7 @@ def from_numpyro(
     arrays = as_rows(rows)
     _check_arguments(model, arrays, constants or {})
     seeded = Seeded(model, constants or {})
-    few, more = _shapes(seeded, arrays, FEW), _shapes(seeded, arrays, MORE)
+    few, more = sites_on(seeded, arrays, FEW), sites_on(seeded, arrays, MORE)
     declared = set(prior_sites) | set(likelihood_sites)
     if unknown := declared - set(few):
         raise ValueError(f"sites {sorted(unknown)} are declared but not in the model: {list(few)}.")
@@ -87,11 +87,11 @@ def from_numpyro(
     prior_names = (*latents, *prior_sites)
 
     def prior_given(params: Params, given: Rows) -> Scalar:
-        trace = _trace(seeded, params, given)
-        return sum((jnp.sum(_log_prob(trace[name])) for name in prior_names), jnp.zeros(()))
+        trace = trace_at(seeded, params, given)
+        return sum((jnp.sum(log_prob(trace[name])) for name in prior_names), jnp.zeros(()))
 
     def observed_log_likelihood(params: Params, given: Rows) -> Float[Array, " row"]:
-        trace = _trace(seeded, params, given)
+        trace = trace_at(seeded, params, given)
         parts = [_per_row(trace[name], *where) for name, where in observed.items()]
         return jnp.sum(jnp.stack(parts), axis=0)
 
@@ -107,107 +107,6 @@ def from_numpyro(
     _check_prior(prior_given, params, arrays)
     derived = _derived(seeded, few, more, arrays, params)
     return Model(spaces, log_prior, log_likelihood, derived=derived)
-
-
-class Seeded:
-    """A model with its constants filled in, and a seed for the sites that are not given a value."""
-
-    def __init__(self, model: Callable[..., Any], constants: Mapping[str, Any], seed: int = 0):
-        self.model, self.constants, self.seed = model, constants, seed
-
-    def __call__(self, **rows: Any) -> Any:
-        seeded = handlers.seed(self.model, jax.random.key(self.seed))
-        return seeded(**rows, **self.constants)
-
-    def with_seed(self, seed: int) -> "Seeded":
-        """The same model, with other values where it is free to choose them."""
-        return Seeded(self.model, self.constants, seed)
-
-
-class Site(NamedTuple):
-    """What the trace of a model on so many rows tells of a site."""
-
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    log_prob_shapes: tuple[tuple[int, ...], ...]
-    """Shapes of the log probability with 0, 1, … event axes told apart."""
-    num_batch_axes: int
-    is_discrete: bool
-
-
-def _trace(model: Seeded, params: Params, rows: Rows) -> dict[str, Any]:
-    return handlers.trace(handlers.substitute(model, data=dict(params))).get_trace(**rows)
-
-
-def _shapes(model: Seeded, arrays: Rows, num_rows: int) -> dict[str, Site]:
-    """The model's sites on abstract rows of a given number."""
-    found: dict[str, Site] = {}
-    problems: list[str] = []
-
-    def run(rows: Rows) -> None:
-        for name, site in handlers.trace(model).get_trace(**rows).items():
-            if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
-                problems.append(
-                    f"plate {name!r} subsamples its rows, which vcmc's shards do already: leave out "
-                    "subsample_size."
-                )
-            elif site["type"] == "param":
-                problems.append(
-                    f"numpyro.param({name!r}) is for optimisation and has no posterior: make it a constant, or "
-                    "give it a prior with numpyro.sample."
-                )
-            elif site["type"] in ("sample", "deterministic"):
-                found[name] = _site(name, site)
-
-    abstract = {
-        name: jax.ShapeDtypeStruct((num_rows, *array.shape[1:]), jnp.asarray(array[:1]).dtype)
-        for name, array in arrays.items()
-    }
-    try:
-        jax.eval_shape(run, abstract)
-    except jax.errors.ConcretizationTypeError as error:
-        raise ValueError(
-            "the model computes a Python number from the values of its rows, such as int(x.max()), and cannot "
-            f"be compiled: compute it beforehand and pass it in constants={{...}} ({_first_line(error)})."
-        ) from None
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"the model must run on any number of rows, but not on {num_rows}: {_first_line(error)} Is a size "
-            "hard-coded in it? Write x.shape[0] for the number of rows. Is one of its arguments not per row? "
-            "Pass it in constants={...}."
-        ) from None
-    if problems:
-        raise ValueError(problems[0])
-    return found
-
-
-def _site(name: str, site: dict[str, Any]) -> Site:
-    if site["type"] == "deterministic":
-        return Site(name, "deterministic", jnp.shape(site["value"]), (), 0, False)
-    fn = site["fn"]
-    kind = "observed" if site["is_observed"] else "latent"
-    if isinstance(fn, dist.Unit):
-        kind = "factor"
-    elif kind == "latent" and site["infer"].get("enumerate") == "parallel":
-        kind = "enumerated"
-    shapes = [jnp.shape(_log_prob(site))]
-    while isinstance(fn, dist.Independent):
-        fn = fn.base_dist
-        shapes.append(jnp.shape(fn.log_prob(site["value"])))
-    return Site(
-        name,
-        kind,
-        jnp.shape(site["value"]),
-        tuple(shapes),
-        len(site["fn"].batch_shape),
-        bool(site["fn"].support.is_discrete),
-    )
-
-
-def _log_prob(site: dict[str, Any]) -> Array:
-    log_prob = site["fn"].log_prob(site["value"])
-    return log_prob if site["scale"] is None else site["scale"] * log_prob
 
 
 def _check_latent(site: Site, more: Site) -> None:
@@ -260,7 +159,7 @@ def _row_axis(site: Site, more: Site) -> tuple[int, int]:
 def _per_row(site: dict[str, Any], depth: int, axis: int) -> Float[Array, " row"]:
     """Log probability of an observed site, row by row."""
     if depth == 0:
-        values = _log_prob(site)
+        values = log_prob(site)
     else:
         fn = site["fn"]
         for _ in range(depth):
@@ -294,7 +193,7 @@ def _spaces(
         else:
 
             def find(earlier: Params, name: str = name) -> Constraint:
-                return _trace(model, earlier, rows)[name]["fn"].support
+                return trace_at(model, earlier, rows)[name]["fn"].support
 
             spaces[name] = Dependent(find, support, *shape)
     return spaces
@@ -333,7 +232,7 @@ def _derived(
     ]
     template = {name: array[:FEW] for name, array in arrays.items()}
     other = {name: array[-MORE:] for name, array in arrays.items()}
-    first, second = _trace(model, params, template), _trace(model, params, other)
+    first, second = trace_at(model, params, template), trace_at(model, params, other)
     names = [
         name for name in names if np.allclose(first[name]["value"], second[name]["value"], equal_nan=True)
     ]
@@ -341,7 +240,7 @@ def _derived(
         return None
 
     def derived(params: Params) -> Params:
-        trace = _trace(model, params, template)
+        trace = trace_at(model, params, template)
         return {name: jnp.asarray(trace[name]["value"]) for name in names}
 
     return derived
@@ -364,7 +263,3 @@ def _check_arguments(
             + (f", so {sorted(missing)} are missing" if missing else "")
             + "."
         )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]

@@ -6,6 +6,9 @@ $\log \bar\Phi(a) - \log \bar\Phi(a + t) = -\log u$, which Newton's method does 
 ratio $\bar\Phi / \varphi$, without cancellation.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +30,7 @@ def positive_normal(
     np.maximum(uniform, SMALLEST_UNIFORM, out=uniform)
     tail = np.flatnonzero(mean < TAIL) if mean.min() < TAIL else None
     if tail is not None:
-        excess = _tail_excess(-mean[tail], -np.log(uniform[tail]))
+        excess = _tail_excess(-mean[tail], -np.log(uniform[tail]), _mills, np)
     ndtr(mean, out=out)
     np.multiply(out, uniform, out=out)
     ndtri(out, out=out)
@@ -37,16 +40,8 @@ def positive_normal(
         out[tail] = excess
 
 
-def _tail_excess(start: np.ndarray, exponential: np.ndarray) -> np.ndarray:
-    def mills(x: np.ndarray) -> np.ndarray:
-        return np.sqrt(np.pi / 2) * erfcx(x * ROOT_HALF)
-
-    excess = 2 * exponential / (start + np.sqrt(start**2 + 2 * exponential))
-    for _ in range(NEWTON_STEPS):
-        moved = mills(start + excess)
-        gap = excess * (start + excess / 2) + np.log(mills(start) / moved) - exponential
-        excess = np.maximum(excess - gap * moved, 0.0)
-    return excess
+def _mills(x: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.pi / 2) * erfcx(x * ROOT_HALF)
 
 
 def positive_normal_jax(mean: Float[Array, " row"], uniform: Float[Array, " row"]) -> Float[Array, " row"]:
@@ -60,19 +55,23 @@ def positive_normal_jax(mean: Float[Array, " row"], uniform: Float[Array, " row"
     )
 
     def with_tail(draw: Array) -> Array:
-        return jnp.where(mean < cut, _tail_excess_jax(jnp.maximum(-mean, -cut), -jnp.log(uniform)), draw)
+        return jnp.where(
+            mean < cut, _tail_excess(jnp.maximum(-mean, -cut), -jnp.log(uniform), _mills_jax, jnp), draw
+        )
 
     return jax.lax.cond(jnp.any(mean < cut), with_tail, lambda draw: draw, draw)
 
 
-def _tail_excess_jax(start: Array, exponential: Array) -> Array:
-    def mills(x: Array) -> Array:
-        """Thirty terms of the continued fraction of Abramowitz and Stegun, 26.2.14: enough from 5 on."""
-        return 1 / jax.lax.fori_loop(0, 30, lambda k, fraction: x + (30 - k) / fraction, x)
+def _mills_jax(x: Array) -> Array:
+    """Thirty terms of the continued fraction of Abramowitz and Stegun, 26.2.14: enough from 5 on."""
+    return 1 / jax.lax.fori_loop(0, 30, lambda k, fraction: x + (30 - k) / fraction, x)
 
-    excess = 2 * exponential / (start + jnp.sqrt(start**2 + 2 * exponential))
+
+def _tail_excess(start: Any, exponential: Any, mills: Callable[[Any], Any], xp: Any) -> Any:
+    """Newton's method on NumPy's or JAX's arrays: `xp` is the one module or the other."""
+    excess = 2 * exponential / (start + xp.sqrt(start**2 + 2 * exponential))
     for _ in range(NEWTON_STEPS):
         moved = mills(start + excess)
-        gap = excess * (start + excess / 2) + jnp.log(mills(start) / moved) - exponential
-        excess = jnp.maximum(excess - gap * moved, 0)
+        gap = excess * (start + excess / 2) + xp.log(mills(start) / moved) - exponential
+        excess = xp.maximum(excess - gap * moved, 0)
     return excess
