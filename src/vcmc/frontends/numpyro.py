@@ -45,7 +45,7 @@ def from_numpyro(
         likelihood_sites: names of `numpyro.factor` sites that belong to the likelihood; their
             value must be one number per row.
 
-    >>> import numpyro
+    >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> def normal(y):
     ...     mean = numpyro.sample("mean", dist.Normal(0, 10))
     ...     numpyro.sample("y", dist.Normal(mean, 1), obs=y)
