@@ -81,16 +81,16 @@ def infer(
     if sampler is not None:
         _check_kind("sampler", sampler, samplers.AbstractSampler, "vcmc.samplers.NUTS()")
     partition = _partition(rows, num_shards, seed)
-    split_key, start_key, sample_key = jax.random.split(jax.random.key(seed), 3)
+    check_key, start_key, sample_key = jax.random.split(jax.random.key(seed), 3)
     clock = Clock()
 
     with Bars(progress) as bars:
-        stage = bars.stage("check and start", 3)
+        stage = bars.stage("check, find a start, compile", 4)
         shards = [partition.load(shard) for shard in range(partition.num_shards)]
         model = model.fitted(shards)
         sampler = sampler or model.suited_sampler(shards) or samplers.NUTS()
         target = Target(model, shards, executor)
-        check_additivity(model, shards, 0.5 * jax.random.normal(split_key, (model.space.dim,)))
+        check_additivity(model, shards, 0.5 * jax.random.normal(check_key, (model.space.dim,)))
         stage.advance()
         starts = model.starts(shards[0], start_key) or random_starts(target.densities[0], start_key)
         notes = check_information(target, jnp.stack(starts))
@@ -103,6 +103,7 @@ def infer(
         densities = [Subposterior(model, shard, power) for shard in shards]
         for density in _one_per_shape(densities):
             sampler.prepare(density, start)
+        stage.advance()
         clock.lap("compile")
 
         tasks = list(np.ndindex(len(shards), sampler.num_chains))

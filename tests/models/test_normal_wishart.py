@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from arviz_stats.base import array_stats
 from scipy.stats import wishart
 
 import vcmc
@@ -22,11 +23,12 @@ def exact(model, x, power):
     return wishart(dof, np.linalg.inv(power * np.linalg.inv(model.scale) + centred.T @ centred))
 
 
-@pytest.mark.parametrize("power", [1.0, 0.1])
-def test_exact_draws_have_the_moments_of_the_closed_form(small, power):
+@pytest.mark.parametrize(("power", "temper_jacobian"), [(1.0, True), (1.0, False), (0.1, False)])
+def test_exact_draws_have_the_moments_of_the_closed_form(small, power, temper_jacobian):
     model, rows = small
     density = Subposterior(model, vcmc.split(rows, 1).load(0), jnp.asarray(power))
-    points, _ = WishartExact().run(density, jnp.zeros(6), jax.random.key(0), 20_000)
+    sampler = WishartExact(temper_jacobian=temper_jacobian)
+    points, _ = sampler.run(density, jnp.zeros(6), jax.random.key(0), 20_000)
     draws = np.asarray(jax.vmap(model.space.constrain)(jnp.asarray(points))["precision"])
     truth = exact(model, rows["x"], power)
     sds = np.sqrt(truth.var())
@@ -50,14 +52,38 @@ def test_the_log_density_is_that_of_the_closed_form(small, power):
     np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-8)
 
 
-def test_nuts_agrees_with_exact_draws(small):
-    """NUTS samples the tempered Jacobian too; at power 1 the two are the same distribution."""
+@pytest.mark.parametrize("power", [1.0, 0.1])
+def test_nuts_agrees_with_exact_draws(small, power):
+    """In real coordinates, with the Jacobian tempered by both; ten rows, so that it matters."""
     model, rows = small
-    tree = vcmc.infer(model, rows, num_shards=1, sampler=NUTS(), num_draws=2000)
-    draws = tree["posterior"]["precision"].to_numpy()[0]
-    truth = exact(model, rows["x"], 1.0)
-    effective = tree["subposterior_ess"]["precision"].to_numpy()[0]
-    assert (np.abs(draws.mean(axis=0) - truth.mean()) < 4 * np.sqrt(truth.var() / effective)).all()
+    rows = {"x": rows["x"][:10]}
+    density = Subposterior(model, vcmc.split(rows, 1).load(0), jnp.asarray(power))
+    exact_points, _ = WishartExact().run(density, jnp.zeros(6), jax.random.key(0), 20_000)
+    points, _ = NUTS().run(density, jnp.zeros(6), jax.random.key(1), 4000)
+    sds = exact_points.std(axis=0)
+    for function in (lambda u: u, lambda u: u**2):
+        one, two = function(exact_points), function(points)
+        effective = array_stats.ess(two[None], chain_axis=0, draw_axis=1)
+        error = one.std(axis=0) * np.sqrt(1 / len(one) + 1 / effective)
+        assert (np.abs(one.mean(axis=0) - two.mean(axis=0)) < 4 * error).all()
+    untempered, _ = WishartExact(temper_jacobian=False).run(density, jnp.zeros(6), jax.random.key(0), 20_000)
+    gap = np.abs(untempered.mean(axis=0) - exact_points.mean(axis=0)) / sds
+    assert gap.max() > 0.3 if power < 1 else gap.max() < 0.05  # the test would see the difference
+
+
+def test_shards_multiply_to_the_posterior():
+    """Small shards and full consensus: exact up to the shards' skewness, far from so without tempering."""
+    model = vcmc.models.NormalWishart(4, mean=np.zeros(4))
+    rows = model.simulate(0, 2000).rows
+    whole = model.posterior_of(vcmc.split(rows, 1).load(0))
+    truth = wishart(float(whole.dof), np.asarray(whole.scale))
+    gaps = []
+    for sampler in (WishartExact(), WishartExact(temper_jacobian=False)):
+        tree = vcmc.infer(model, rows, num_shards=20, num_draws=4000, sampler=sampler)
+        mean = tree["posterior"]["precision"].mean(("chain", "draw")).to_numpy()
+        gaps.append(np.median(np.abs(mean - truth.mean()) / np.sqrt(truth.var())))
+    assert gaps[0] < 0.5
+    assert gaps[0] < 0.3 * gaps[1]
 
 
 def test_the_mean_is_aggregated_over_shards():
@@ -75,7 +101,10 @@ def test_shards_have_the_prior_that_was_asked_for(small, prior, power):
     model, _ = small
     rows = model.simulate(1, 40).rows
     partition = vcmc.split(rows, 4)
-    tree = vcmc.infer(model, partition, prior=prior, num_draws=4000, combiner=vcmc.combiners.Average())
+    sampler = WishartExact(temper_jacobian=False)  # the closed form is in the space of matrices
+    tree = vcmc.infer(
+        model, partition, prior=prior, num_draws=4000, combiner=vcmc.combiners.Average(), sampler=sampler
+    )
     for shard, members in enumerate(partition.members):
         draws = tree["subposterior"]["precision"].to_numpy()[shard, 0]
         truth = exact(model, rows["x"][members], power)
