@@ -31,6 +31,7 @@ def test_a_conjugate_posterior_is_recovered(num_shards, conjugate):
     assert (np.abs(found_sds / sds - 1) < 4 * np.sqrt(3) / np.sqrt(2 * effective)).all()
 
 
+@pytest.mark.filterwarnings("ignore:partial posteriors")
 @pytest.mark.parametrize(("prior", "power"), [("subposterior", 0.25), ("partial", 1.0)])
 def test_shards_have_the_prior_that_was_asked_for(prior, power, conjugate):
     partition = vcmc.split(conjugate.rows, 4)
@@ -43,6 +44,13 @@ def test_shards_have_the_prior_that_was_asked_for(prior, power, conjugate):
         assert (error < 4 / np.sqrt(effective)).all()
 
 
+def test_averages_of_partial_posteriors_are_called_doubtful(conjugate):
+    with pytest.warns(vcmc.DoubtfulWarning, match="too narrow and too close to the prior"):
+        tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=4, prior="partial", num_draws=300)
+    assert "partial posteriors" in tree.attrs["warnings"][0]
+
+
+@pytest.mark.filterwarnings("ignore:partial posteriors")
 def test_a_strong_prior_tells_sub_from_partial_posteriors():
     """With few rows and a strong prior the two differ by many Monte Carlo errors, as they should."""
     rows = {"y": np.random.default_rng(0).normal(3.0, 1.0, size=40)}
@@ -201,6 +209,7 @@ def test_broken_shards_are_named_and_the_sound_ones_kept(conjugate):
     [
         ({}, "infer needs num_shards"),
         ({"num_shards": 5000}, r"between 1 and the number of rows \(1003\); got 5000"),
+        ({"num_shards": 2, "seed": -1}, "seed must be a whole number of 0 or more; got -1"),
         ({"num_shards": 2, "num_draws": 0}, "num_draws must be a whole number of 4 or more; got 0"),
         ({"num_shards": 2, "prior": "full"}, "'subposterior' or 'partial'; got 'full'"),
         ({"num_shards": 2, "sampler": "nuts"}, r"sampler must be such as vcmc.samplers.NUTS\(\); got 'nuts'"),

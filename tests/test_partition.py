@@ -123,7 +123,7 @@ def test_rows_of_an_unknown_kind_are_refused():
     [
         ({"num_shards": 201}, r"between 1 and the number of rows \(200\); got 201"),
         ({"num_shards": 0}, "got 0"),
-        ({"num_shards": 2.0}, "got 2.0"),
+        ({"num_shards": 2, "seed": -1}, "seed must be a whole number of 0 or more; got -1"),
         ({"num_shards": 2, "stratify": "z"}, "'z' is not among the rows' arrays"),
         ({"num_shards": 2, "stratify": np.zeros(3)}, r"one label per row, shape \(200,\); got shape \(3,\)"),
         ({"num_shards": 3, "groups": np.arange(200) % 2}, r"number of groups \(2\)"),
@@ -133,3 +133,36 @@ def test_rows_of_an_unknown_kind_are_refused():
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         vcmc.split({"y": np.zeros(200)}, **arguments)
+
+
+def test_shards_of_one_row_can_be_loaded():
+    partition = vcmc.split({"y": np.arange(5.0)}, 5)
+    assert sorted(float(partition.load(k).rows["y"][0]) for k in range(5)) == [0, 1, 2, 3, 4]
+    uneven = vcmc.split({"y": np.arange(7.0)}, 2, groups=[0] * 6 + [1])
+    assert sorted(uneven.load(k).num_rows for k in range(2)) == [1, 6]
+
+
+def test_unsigned_columns_become_signed():
+    assert vcmc.split({"y": np.zeros(3, np.uint8)}, 1).rows["y"].dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"y": np.ma.masked_array([1.0, -999.0], [False, True])}, "must not be masked; got 1 masked"),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), r"different names; got \['a'\]"),
+    ],
+)
+def test_what_would_be_lost_is_refused(rows, message):
+    with pytest.raises(ValueError, match=message):
+        vcmc.split(rows, 1)
+
+
+def test_labels_of_mixed_kinds_are_refused():
+    with pytest.raises(TypeError, match="labels of one kind"):
+        vcmc.split({"y": np.zeros(4)}, 2, groups=np.array(["a", "b", None, "a"], object))
+
+
+def test_a_number_of_shards_is_a_whole_number():
+    with pytest.raises(TypeError, match=r"must be a whole number; got 2\.0"):
+        vcmc.split({"y": np.zeros(4)}, 2.0)

@@ -55,7 +55,10 @@ def test_product_lays_parameters_side_by_side():
     [
         (lambda: vcmc.Real(0), "whole numbers above 0; got 0"),
         (lambda: vcmc.Real(2.5), "whole numbers above 0; got 2.5"),
-        (lambda: vcmc.Interval(1, 1), "low must be below high"),
+        (lambda: vcmc.Interval(1, 1), "finite number below high"),
+        (lambda: vcmc.Interval(0, np.inf), "For a half-line use Positive"),
+        (lambda: vcmc.Interval(np.zeros(2), np.ones(2)), "finite number below high"),
+        (lambda: vcmc.Exchangeable(3, 2), r"as in Exchangeable\(8, Real\(2\)\); got 2"),
         (lambda: vcmc.Simplex(), "needs the number of categories"),
         (lambda: Product({}), "non-empty mapping"),
         (lambda: Product({"beta": 5}), r"space\['beta'\] must be a space"),

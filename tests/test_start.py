@@ -1,6 +1,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import vcmc
@@ -55,3 +57,23 @@ def test_a_model_that_is_nowhere_finite_is_refused(log_prior, log_likelihood, me
     rows = {"y": np.random.default_rng(0).uniform(size=60)}
     with pytest.raises(ValueError, match=f"must be finite somewhere .*{message}"):
         vcmc.infer(model, rows, num_shards=3)
+
+
+def test_a_scale_that_runs_to_zero_is_held():
+    """The density of a centred hierarchical model rises without end as the scale of its groups vanishes."""
+    generator = np.random.default_rng(0)
+    group = np.arange(160) % 8
+    rows = {"group": group, "y": generator.normal(size=8)[group] * 0.6 + generator.normal(size=160)}
+
+    def hierarchical(group, y):
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        effects = numpyro.sample("effects", dist.Normal(0, scale).expand([8]).to_event(1))
+        numpyro.sample("y", dist.Normal(effects[group], 1.0), obs=y)
+
+    model = vcmc.from_numpyro(hierarchical, rows)
+    target = target_of(model, rows, 1)
+    start = common_start(target, random_starts(target.densities[0], jax.random.key(0)))
+    assert float(model.space.constrain(start)["scale"]) > 0.05
+    np.testing.assert_array_less(
+        np.abs(np.asarray(target(start[None])[1][0][1:])), 0.1
+    )  # the others are at rest

@@ -8,6 +8,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from . import aggregators, combiners, executors, models, samplers  # noqa: E402
+from .diagnostics.additivity import ModelError  # noqa: E402
 from .frontends.numpyro import from_numpyro  # noqa: E402
 from .infer import DoubtfulWarning, ShardError, combine, infer  # noqa: E402
 from .model import Model  # noqa: E402
@@ -32,6 +33,7 @@ __all__ = [
     "Exchangeable",
     "Interval",
     "Model",
+    "ModelError",
     "Ordered",
     "Partition",
     "Positive",

@@ -8,13 +8,18 @@ import numpy as np
 from .space import Product, Real, Space
 
 
-def named_draws(draws: Any) -> dict[str, np.ndarray]:
+def named_draws(draws: Any, space: Mapping[str, Space] | None = None) -> dict[str, np.ndarray]:
     """Draws in any accepted form as arrays (shard, chain, draw, …)."""
     if hasattr(draws, "children"):  # a DataTree
         if "subposterior" not in draws.children:
             raise ValueError(
                 "a DataTree of draws must have the group 'subposterior', with a dimension 'shard'; got "
                 f"the groups {list(draws.children)}."
+            )
+        if space is None and (curved := draws.attrs.get("curved", [])):
+            raise ValueError(
+                f"the draws of {list(curved)} do not live in a space of real numbers, and averages would leave it. "
+                "Say where they live: vcmc.combine(tree, space=model.space)."
             )
         draws = draws["subposterior"].to_dataset()
     if hasattr(draws, "data_vars"):  # a Dataset
@@ -64,8 +69,8 @@ def _check_draws(arrays: dict[str, np.ndarray], num_axes: int) -> dict[str, np.n
             + ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
             + "."
         )
-    if next(iter(shapes.values()))[-1] < 2:
-        raise ValueError("combine needs at least 2 draws in every shard; got 1.")
+    if (num_draws := next(iter(shapes.values()))[-1]) < 2:
+        raise ValueError(f"combine needs at least 2 draws in every shard; got {num_draws}.")
     return arrays
 
 

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 Prior = Literal["subposterior", "partial"]
 
 
+PARTIAL = (
+    "partial posteriors hold the prior once in every shard, and averages of them hold it as often: the combined "
+    "posterior is too narrow and too close to the prior, the more so the more shards and the stronger the prior. "
+    'Use prior="subposterior" unless the combiner corrects for this.'
+)
+
+
 class DoubtfulWarning(UserWarning):
     """Something in a result looks doubtful. The result's `warnings` attribute has the same text."""
 
@@ -66,7 +73,7 @@ def infer(
         combiner: how draws are combined; by default `combiners.Consensus()`.
         executor: where shards are sampled; by default `executors.Local()`.
         prior: "subposterior" gives every shard the prior to the power 1/K, so that shards multiply
-            to the posterior; "partial" gives every shard the full prior.
+            to the posterior; "partial" gives every shard the full prior, which averages then count K times.
         progress: show progress if standard error is a terminal.
 
     Returns:
@@ -77,7 +84,7 @@ def infer(
     _check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
     combiner = combiner or combiners.Consensus()
     executor = executor or executors.Local()
-    _check_arguments(num_draws, prior, combiner, executor)
+    _check_arguments(seed, num_draws, prior, combiner, executor)
     if sampler is not None:
         _check_kind("sampler", sampler, samplers.AbstractSampler, "vcmc.samplers.NUTS()")
     partition = _partition(rows, num_shards, seed)
@@ -127,9 +134,12 @@ def infer(
             "combiner": repr(combiner),
             "executor": repr(executor),
             "shard_sizes": partition.sizes,
+            "curved": [name for name, inside in model.space.items() if not inside.is_real],
         }
         _refuse_broken(model, draws, stats, settings)
         stage = bars.stage("combine", 1)
+        if prior == "partial" and len(shards) > 1:
+            notes.append(PARTIAL)
         groups, combine_notes = _combined_groups(model.space, draws, stats, combiner, model)
         stage.advance()
         clock.lap("combine")
@@ -161,7 +171,7 @@ def combine(
     """
     combiner = combiner or combiners.Consensus()
     _check_kind("combiner", combiner, combiners.AbstractCombiner, "vcmc.combiners.Consensus()")
-    arrays = named_draws(draws)
+    arrays = named_draws(draws, space)
     product = space_of(arrays, space or {})
     num_shards, num_chains, num_draws = next(iter(arrays.values())).shape[:3]
     flat = {name: array.reshape(-1, *array.shape[3:]) for name, array in arrays.items()}
@@ -274,11 +284,13 @@ def _partition(rows: Any, num_shards: int | None, seed: int) -> Partition:
     return split(rows, num_shards, seed=seed)
 
 
-def _check_arguments(num_draws: Any, prior: Any, combiner: Any, executor: Any) -> None:
+def _check_arguments(seed: Any, num_draws: Any, prior: Any, combiner: Any, executor: Any) -> None:
     _check_kind("combiner", combiner, combiners.AbstractCombiner, "vcmc.combiners.Consensus()")
     _check_kind("executor", executor, executors.AbstractExecutor, "vcmc.executors.Local()")
     if not isinstance(num_draws, int | np.integer) or num_draws < 4:
         raise ValueError(f"num_draws must be a whole number of 4 or more; got {num_draws!r}.")
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be a whole number of 0 or more; got {seed!r}.")
     if prior not in ("subposterior", "partial"):
         raise ValueError(f"prior must be 'subposterior' or 'partial'; got {prior!r}.")
 

@@ -88,7 +88,11 @@ def split(
     """
     arrays = as_rows(rows)
     num_rows = len(next(iter(arrays.values())))
-    if not isinstance(num_shards, int | np.integer) or not 1 <= num_shards <= num_rows:
+    if not isinstance(num_shards, int | np.integer):
+        raise TypeError(f"num_shards must be a whole number; got {num_shards!r}.")
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be a whole number of 0 or more; got {seed!r}.")
+    if not 1 <= num_shards <= num_rows:
         raise ValueError(
             f"num_shards must lie between 1 and the number of rows ({num_rows}); got {num_shards!r}. "
             "Try fewer shards: each needs rows enough to say something about every parameter."
@@ -131,6 +135,9 @@ def _columns(rows: Any) -> Mapping[str, Any]:
     if isinstance(rows, Mapping):
         return rows
     if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):  # pandas and polars frames
+        names = [str(name) for name in rows.columns]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"columns must have different names; got {sorted(repeated)} more than once.")
         return {name: rows[name].to_numpy() for name in rows.columns}
     raise TypeError(
         'rows must be a mapping of named arrays, such as {"x": x, "y": y}, a pandas or polars frame, '
@@ -139,6 +146,11 @@ def _columns(rows: Any) -> Mapping[str, Any]:
 
 
 def _as_array(name: str, column: Any) -> np.ndarray:
+    if np.ma.is_masked(column):
+        raise ValueError(
+            f"rows[{name!r}] must not be masked; got {np.ma.count_masked(column)} masked values. Drop these rows, "
+            "or fill them and pass a 0/1 column that tells your model which values are missing."
+        )
     try:
         array = np.asarray(column)
     except ValueError as error:  # NumPy's own refusal of nested lists of unequal lengths
@@ -162,7 +174,7 @@ def _as_array(name: str, column: Any) -> np.ndarray:
                 f"rows (first: row {int(np.argmax(bad))}). Drop these rows, or fill them and pass a "
                 "0/1 column that tells your model which values are missing."
             )
-    return array
+    return array.astype(np.int64) if array.dtype.kind == "u" else array  # unsigned 2 * 0 - 1 is 255
 
 
 def _labels(labels: Any, arrays: Rows, num_rows: int, argument: str) -> np.ndarray:
@@ -176,7 +188,13 @@ def _labels(labels: Any, arrays: Rows, num_rows: int, argument: str) -> np.ndarr
         raise ValueError(
             f"{argument} must give one label per row, shape ({num_rows},); got shape {labels.shape}."
         )
-    return np.unique(labels, return_inverse=True)[1]
+    try:
+        return np.unique(labels, return_inverse=True)[1]
+    except TypeError:
+        raise TypeError(
+            f"{argument} must be labels of one kind, all numbers or all strings; got a mixture, such as "
+            "missing values among strings. Give the missing ones a label of their own."
+        ) from None
 
 
 def _deal_groups(labels: np.ndarray, num_shards: int, generator: np.random.Generator) -> list[np.ndarray]:
@@ -199,6 +217,6 @@ def _deal_groups(labels: np.ndarray, num_shards: int, generator: np.random.Gener
 def _padded_length(size: int, largest: int) -> int:
     """The largest size, halved while that holds: shards of any sizes share few shapes."""
     length = largest
-    while -(-length // 2) >= size:
+    while length > 1 and -(-length // 2) >= size:
         length = -(-length // 2)
     return length

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.transforms import IdentityTransform, IndependentTransform
 
 from .typing import Params, Point, Scalar
 
@@ -48,6 +49,14 @@ class Space:
         """Number of real coordinates."""
         return int(np.prod(self.point_shape))
 
+    @property
+    def is_real(self) -> bool:
+        """Whether values are their own coordinates."""
+        transform = biject_to(self._constraint)
+        while isinstance(transform, IndependentTransform):
+            transform = transform.base_transform
+        return isinstance(transform, IdentityTransform)
+
     def __repr__(self) -> str:
         if type(self) is Space:
             return f"Space({self._constraint}, shape={self.shape})"
@@ -72,8 +81,11 @@ class Interval(Space):
     """Numbers between two bounds: `Interval(0, 1)`, `Interval(-1, 1, 5)`."""
 
     def __init__(self, low: float, high: float, *shape: int):
-        if not low < high:
-            raise ValueError(f"Interval: low must be below high; got low={low}, high={high}.")
+        if np.ndim(low) or np.ndim(high) or not -np.inf < low < high < np.inf:
+            raise ValueError(
+                f"Interval: low must be a finite number below high; got low={low}, high={high}. For a half-line "
+                "use Positive."
+            )
         super().__init__(constraints.interval(low, high), *shape)
 
 
@@ -114,6 +126,10 @@ class Exchangeable(Space):
     """
 
     def __init__(self, count: int, component: Space):
+        if not isinstance(component, Space):
+            raise TypeError(
+                f"Exchangeable needs a count and the space of a component, as in Exchangeable(8, Real(2)); got {component!r}."
+            )
         self.count = count
         self.component = component
         super().__init__(component.constraint({}), count, *component.shape)

@@ -3,6 +3,10 @@
 A common start matters: chains that start apart can end in different modes, and averages of draws
 around different modes are nonsense. A few random starts are climbed from on one shard, the best of
 them is then climbed from on all.
+
+Some densities have no highest point: that of a hierarchical model rises without end as the scale of its
+groups goes to zero, where there is next to no mass. A scale (or any parameter that is not a plain real
+number) that is still rising when it has gone far is put back and held, and the others climb alone.
 """
 
 from collections.abc import Callable
@@ -10,7 +14,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .model import Subposterior, evaluate
 from .target import Target
@@ -18,7 +22,8 @@ from .typing import Point
 
 NUM_STARTS = 4
 NUM_TRIES = 20
-MAX_CLIMB = 100  # L-BFGS steps: a start need not be the exact mode, and some modes lie at infinity
+MAX_CLIMB = 100  # L-BFGS steps: a start need not be the exact mode
+FAR, STEEP = 5.0, 0.5  # a coordinate that moved this far and still has this slope is running away
 
 Density = Callable[[Float[Array, "point dim"]], tuple[Array, Array]]
 
@@ -26,9 +31,11 @@ Density = Callable[[Float[Array, "point dim"]], tuple[Array, Array]]
 def common_start(target: Target, starts: list[Point]) -> Point:
     """The highest point that climbs from the given starts find on the full target."""
     pilot = target.densities[0]
-    climbed = [_climb(lambda points: evaluate(pilot, points), start) for start in starts]
+    spaces = pilot.model.space.values()
+    curved = np.concatenate([np.full(space.dim, not space.is_real) for space in spaces])
+    climbed = [_climb(lambda points: evaluate(pilot, points), start, curved) for start in starts]
     best = max(climbed, key=lambda point: float(target(point[None])[0][0]))
-    return _climb(target, best)
+    return _climb(target, best, curved)
 
 
 def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
@@ -44,7 +51,19 @@ def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
     return [points[index] for index in dict.fromkeys(chosen.tolist())]
 
 
-def _climb(density: Density, start: Point) -> Point:
+def _climb(density: Density, start: Point, curved: Bool[np.ndarray, " dim"]) -> Point:
+    """The top of the hill on which a point lies, with runaways held where they were."""
+    held = np.zeros(start.size, bool)
+    while True:
+        found = _climb_with(density, start, held)
+        score = np.asarray(density(found[None])[1][0])
+        runaway = curved & ~held & (np.abs(found - start) > FAR) & (np.abs(score) > STEEP)
+        if not runaway.any():
+            return found
+        held |= runaway
+
+
+def _climb_with(density: Density, start: Point, held: Bool[np.ndarray, " dim"]) -> Point:
     import scipy.optimize  # here, not above: it adds to the time of `import vcmc`
 
     def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
@@ -55,7 +74,12 @@ def _climb(density: Density, start: Point) -> Point:
         return -value, -score
 
     found = scipy.optimize.minimize(
-        negative, np.asarray(start), jac=True, method="L-BFGS-B", options={"maxiter": MAX_CLIMB}
+        negative,
+        np.asarray(start),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(value, value) if fixed else (None, None) for value, fixed in zip(start, held, strict=True)],
+        options={"maxiter": MAX_CLIMB},
     )
     return jnp.asarray(found.x)
 

@@ -54,6 +54,30 @@ def test_one_value_per_row_is_asked_for(log_likelihood, shape):
         infer(log_likelihood)
 
 
+def test_a_log_prior_must_be_a_single_number():
+    with pytest.raises(ModelError, match=r"log_prior must return a single number; got shape \(2,\)"):
+        infer(
+            lambda params, rows: residual(params, rows["x"]), log_prior=lambda params: -(params["beta"] ** 2)
+        )
+
+
+def test_a_misspelt_row_name_is_named():
+    with pytest.raises(ModelError, match=r"asks for 'z'; the rows are \['x'\]"):
+        infer(lambda params, rows: rows["z"])
+
+
+@pytest.mark.filterwarnings("ignore:shards")
+def test_single_precision_is_no_offence():
+    """Rounding differs between shapes: that is not a statistic of all rows."""
+    x = np.random.default_rng(0).normal(size=(350, 40)).astype(np.float32)
+    model = vcmc.Model(
+        {"beta": vcmc.Real(40)},
+        lambda params: -0.5 * jnp.sum(params["beta"] ** 2),
+        lambda params, rows: -0.5 * (rows["x"] @ params["beta"].astype(jnp.float32)) ** 2,
+    )
+    vcmc.infer(model, {"x": x}, num_shards=7, num_draws=20, sampler=SAMPLER)
+
+
 def half_silent(params, rows):
     """Rows of zeros say nothing on the second coefficient."""
     return -0.5 * (rows["y"] - params["beta"][0] - rows["z"] * params["beta"][1]) ** 2

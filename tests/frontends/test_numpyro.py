@@ -69,15 +69,20 @@ def test_scaled_sites_keep_their_scale():
 def test_deterministic_sites_are_derived_unless_they_depend_on_rows():
     def model(x, y=None):
         spread = numpyro.sample("spread", dist.HalfNormal(1.0))
+        effect = numpyro.sample("effect", dist.Normal(0, 1))
         numpyro.deterministic("variance", spread**2)
+        numpyro.deterministic(
+            "average", jax.nn.sigmoid(x[:, 0] + effect).mean() - jax.nn.sigmoid(x[:, 0]).mean()
+        )
         mean = numpyro.deterministic("mean", x @ jnp.ones(2) * spread)  # one value per row
         numpyro.deterministic("total", x.sum() * spread)  # depends on which rows there are
         numpyro.sample("y", dist.Normal(mean, spread), obs=y)
 
     derived = vcmc.from_numpyro(model, ROWS).derived
-    assert {name: float(value) for name, value in derived({"spread": jnp.asarray(3.0)}).items()} == {
-        "variance": 9.0
-    }
+    assert {
+        name: float(value)
+        for name, value in derived({"spread": jnp.asarray(3.0), "effect": jnp.asarray(0.0)}).items()
+    } == {"variance": 9.0}
 
 
 def test_reparametrised_sites_come_back_as_derived():
@@ -195,10 +200,32 @@ def data_dependent_prior(y):
     numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
 
 
+def prior_that_is_flat_at_zero(x, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    numpyro.factor("g", -0.5 * jnp.sum((x @ beta) ** 2))
+    numpyro.sample("y", dist.Normal(x @ beta, 1.0), obs=y)
+
+
+def test_a_prior_that_looks_at_rows_away_from_zero_is_refused():
+    with pytest.raises(ValueError, match="the prior depends on the rows"):
+        vcmc.from_numpyro(prior_that_is_flat_at_zero, ROWS, prior_sites=["g"])
+
+
+@pytest.mark.parametrize("num_rows", [2, 5, 50])
+def test_a_data_dependent_prior_is_refused_however_few_the_rows(num_rows):
+    with pytest.raises(ValueError, match="the prior depends on the rows"):
+        vcmc.from_numpyro(data_dependent_prior, {"y": ROWS["y"][:num_rows]})
+
+
 def subsampling_plate(y):
     mean = numpyro.sample("mean", dist.Normal(0, 1))
     with numpyro.plate("rows", y.shape[0], subsample_size=3) as index:
         numpyro.sample("y", dist.Normal(mean, 1.0), obs=y[index])
+
+
+def improper(y):
+    mean = numpyro.sample("mean", dist.ImproperUniform(dist.constraints.real, (), ()))
+    numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
 
 
 def with_param(y):
@@ -229,6 +256,7 @@ def imputes(y):
         (hard_coded_size, "must run on any number of rows.*hard-coded"),
         (data_dependent_prior, "the prior depends on the rows"),
         (subsampling_plate, "leave out subsample_size"),
+        (improper, "give it a proper prior, however wide"),
         (with_param, "give it a prior"),
         (python_number_from_rows, "compute it beforehand and pass it in constants"),
         (lambda y: numpyro.sample("m", dist.Normal(0, 1)), "must observe its rows"),

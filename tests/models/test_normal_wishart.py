@@ -96,6 +96,7 @@ def test_the_mean_is_aggregated_over_shards():
     np.testing.assert_allclose(found, covariance, atol=0.15)
 
 
+@pytest.mark.filterwarnings("ignore:partial posteriors")
 @pytest.mark.parametrize(("prior", "power"), [("subposterior", 0.25), ("partial", 1.0)])
 def test_shards_have_the_prior_that_was_asked_for(small, prior, power):
     model, _ = small
@@ -131,3 +132,17 @@ def test_test_functions_are_moments_of_eigenvalues():
 def test_bad_arguments_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_combining_a_tree_again_needs_its_space(small):
+    model, rows = small
+    tree = vcmc.infer(model, rows, num_shards=2, num_draws=200)
+    with pytest.raises(ValueError, match=r"combine\(tree, space=model.space\)"):
+        vcmc.combine(tree)
+    again = vcmc.combine(tree, space=model.space)
+    np.testing.assert_allclose(again["posterior"]["precision"], tree["posterior"]["precision"], rtol=1e-6)
+
+
+def test_columns_must_fit():
+    with pytest.raises(ValueError, match=r"must have 3 columns; got shape \(2,\)"):
+        vcmc.infer(vcmc.models.NormalWishart(3), {"x": np.zeros((9, 2))}, num_shards=2)

@@ -95,3 +95,33 @@ def test_test_functions_are_moments():
 def test_a_scale_must_be_positive():
     with pytest.raises(ValueError, match="prior_scale must be positive; got 0"):
         vcmc.models.Probit(3, prior_scale=0)
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, int, float])
+@pytest.mark.parametrize("make", [vcmc.models.Probit, vcmc.models.Logistic])
+def test_labels_of_any_type_mean_the_same(make, kind):
+    model = make(2)
+    rows = model.simulate(0, 50).rows
+    params = {"beta": jnp.array([1.0, -1.0])}
+    shard = vcmc.split(rows | {"y": rows["y"].astype(kind)}, 1).load(0)
+    found = model.log_likelihood(params, shard.rows)
+    np.testing.assert_allclose(found, model.log_likelihood(params, rows), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": np.repeat([-1.0, 1.0], 25)}, r"must be one 0 or 1 .* got the values \[-1.0, 1.0\]"),
+        ({"y": np.ones((50, 1))}, r"shape \(\d+, 1\)"),
+        ({"x": np.zeros((50, 3))}, r"must have 2 columns; got shape \(3,\)"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(change, message):
+    model = vcmc.models.Probit(2)
+    with pytest.raises(ValueError, match=message):
+        vcmc.infer(model, model.simulate(0, 50).rows | change, num_shards=2)
+
+
+def test_rows_must_be_named():
+    with pytest.raises(ValueError, match=r"must be named x and y; got \['x'\]"):
+        vcmc.infer(vcmc.models.Probit(2), {"x": np.zeros((9, 2))}, num_shards=2)

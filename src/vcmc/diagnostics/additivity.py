@@ -17,6 +17,7 @@ from ..typing import Point, Rows
 
 MAX_ROWS = 20_000  # rows compared in each half: enough for any statistic of rows to show
 TOLERANCE = 1e-8  # relative; the halves and the whole run the same arithmetic on the same rows
+ROUNDINGS = 1e4  # or so many times the rounding error of the log likelihood's own precision
 
 
 class ModelError(ValueError):
@@ -28,13 +29,18 @@ def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
     halves = _two_parts(shards)
     whole = {name: jnp.concatenate([half[name] for half in halves]) for name in halves[0]}
     params = model.space.constrain(point)
+    if jnp.shape(model.log_prior(params)) != ():
+        raise ModelError(
+            f"log_prior must return a single number; got shape {jnp.shape(model.log_prior(params))}. Sum it over "
+            "the parameters."
+        )
     apart = np.concatenate([_row_log_likelihood(model, params, half) for half in halves])
     together = _row_log_likelihood(model, params, whole)
     comparable = np.isfinite(apart) & np.isfinite(together)  # what is not is refused at the start
     gap = np.zeros(len(together))
     gap[comparable] = np.abs(apart[comparable] - together[comparable]) / (1 + np.abs(together[comparable]))
     worst = int(np.argmax(gap))
-    if gap[worst] > TOLERANCE:
+    if gap[worst] > max(TOLERANCE, ROUNDINGS * np.finfo(together.dtype).eps):
         raise ModelError(
             "the shards' log likelihoods must add up to the full one, but they do not: at a random point, "
             f"the same row has log likelihood {together[worst]:.6g} among {len(together)} rows and "
@@ -60,10 +66,15 @@ def _row_log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> n
     num_rows = len(next(iter(rows.values())))
     try:
         values = _log_likelihood(model, params, rows)
+    except KeyError as error:
+        raise ModelError(
+            f"log_likelihood asks for {error}; the rows are {sorted(rows)}, the params {sorted(params)}."
+        ) from error
     except (TypeError, ValueError, IndexError) as error:
         raise ModelError(
             f"log_likelihood failed on {num_rows} of the rows ({type(error).__name__}: {error}). If it runs "
-            "on all rows, a size is hard-coded in it: write rows[...].shape[0] in its place."
+            "on all rows, a size is hard-coded in it: write rows[...].shape[0] in its place. If it does not, "
+            "compare the shapes of rows and params."
         ) from error
     if jnp.shape(values) != (num_rows,):
         raise ModelError(
@@ -96,10 +107,11 @@ def check_information(target: Target, points: Float[Array, "point dim"]) -> list
             f"{', '.join(names[improper[shard]][:5])}). Give it a proper prior, deal rare rows evenly with "
             "vcmc.split(rows, num_shards, stratify=…), or use fewer shards."
         )
+    # What no shard's rows bear on is a matter of the model, as in a hierarchical one, and no fault of the dealing.
     return [
         f"{silent[:, index].sum()} of {len(silent)} shards hold no information on {names[index]} and "
         "return its tempered prior; try vcmc.split(..., stratify=...) or fewer shards."
-        for index in np.flatnonzero(silent.any(axis=0))
+        for index in np.flatnonzero(silent.any(axis=0) & ~silent.all(axis=0))
     ]
 
 

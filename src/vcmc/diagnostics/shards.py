@@ -21,6 +21,8 @@ def broken_shards(draws: Draws) -> dict[int, str]:
             reasons[shard] = "its draws are not finite"
         elif points.shape[1] > 1 and (points == points[:, :1]).all(axis=(1, 2)).any():
             reasons[shard] = "a chain of it is stuck: all draws are the same"
+        elif points.shape[1] > 1 and (fixed := (points == points[:1, :1]).all(axis=(0, 1))).any():
+            reasons[shard] = f"its coordinates {_list(np.flatnonzero(fixed))} never change"
     return reasons
 
 
@@ -61,7 +63,10 @@ def disagreeing_shards(draws: Draws) -> list[int]:
     points = draws.reshape(num_shards, -1, dim)
     if points.shape[1] < 5 * dim:
         return []  # too few draws to tell
-    precisions = np.linalg.inv([np.atleast_2d(np.cov(shard.T)) for shard in points])
+    covariances = np.array([np.atleast_2d(np.cov(shard.T)) for shard in points])
+    if np.linalg.cond(covariances).max() > 1e12:
+        return []  # coordinates that determine each other: no distance to speak of
+    precisions = np.linalg.inv(covariances)
     means = points.mean(axis=1)
     limit = chdtri(dim, SUSPICIOUS / num_shards)
     rest, found = list(range(num_shards)), []

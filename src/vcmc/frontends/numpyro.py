@@ -52,6 +52,8 @@ def from_numpyro(
     >>> from_numpyro(normal, {"y": np.zeros(100)})
     Model(mean: Space(Real(), shape=()))
     """
+    if not callable(model):
+        raise TypeError(f"model must be a NumPyro model, a function of its rows; got {model!r}.")
     arrays = as_rows(rows)
     _check_arguments(model, arrays, constants or {})
     seeded = Seeded(model, constants or {})
@@ -103,9 +105,11 @@ def from_numpyro(
         num_axes = max(site.num_batch_axes for site in few.values())
         log_likelihood = enumerated_log_likelihood(seeded, log_prior, num_axes)
     spaces = _spaces(seeded, few, latents, template, space or {})
-    params = Product(spaces).constrain(jnp.zeros(Product(spaces).dim))
-    _check_prior(prior_given, params, arrays)
-    derived = _derived(seeded, few, more, arrays, params)
+    product = Product(spaces)
+    points = jax.random.normal(jax.random.key(3), (3, product.dim))
+    examples = [product.constrain(point) for point in points]
+    _check_prior(prior_given, examples, arrays)
+    derived = _derived(seeded, few, more, arrays, examples)
     return Model(spaces, log_prior, log_likelihood, derived=derived)
 
 
@@ -152,7 +156,8 @@ def _row_axis(site: Site, more: Site) -> tuple[int, int]:
     raise ValueError(
         f"observed site {site.name!r} has one joint distribution over all rows, so rows are not independent "
         "given the parameters and cannot be dealt into shards. Let each row be an independent unit, "
-        "such as a whole series or group."
+        "such as a whole series or group. If you did not mean this, look at the shapes: (N, 1) beside (N,) "
+        "broadcasts to (N, N)."
     )
 
 
@@ -204,19 +209,29 @@ def _same(first: Constraint, second: Constraint) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
 
 
-def _check_prior(prior: Callable[[Params, Rows], Scalar], params: Params, arrays: Rows) -> None:
-    """The prior must not see the rows: other rows, and more of them, must not change it."""
-    num_rows = len(next(iter(arrays.values())))
-    values = [
-        float(prior(params, {name: array[part] for name, array in arrays.items()}))
-        for part in (slice(0, FEW), slice(max(0, num_rows - MORE), num_rows))
+def _other_rows(arrays: Rows) -> list[dict[str, Any]]:
+    """Rows that differ from the first few in number and in every statistic: the last, and the first again and again."""
+    return [
+        {name: array[-MORE:] for name, array in arrays.items()},
+        {name: np.repeat(array[:1], MORE, axis=0) for name, array in arrays.items()},
     ]
-    if not np.isclose(values[0], values[1], rtol=1e-10, atol=1e-10, equal_nan=True):
-        raise ValueError(
-            f"the prior depends on the rows: at the same params its log density is {values[0]:.6g} for some "
-            f"rows and {values[1]:.6g} for others, so shards would have different priors. Compute what the prior "
-            "needs from the rows beforehand (such as their standard deviation), and pass it in constants={...}."
-        )
+
+
+def _check_prior(
+    prior: Callable[[Params, Rows], Scalar], examples: list[dict[str, Array]], arrays: Rows
+) -> None:
+    """The prior must not see the rows: other rows, and another number of them, must not change it."""
+    template = {name: array[:FEW] for name, array in arrays.items()}
+    for params in examples:
+        here = float(prior(params, template))
+        for other in _other_rows(arrays):
+            there = float(prior(params, other))
+            if not np.isclose(here, there, rtol=1e-10, atol=1e-10, equal_nan=True):
+                raise ValueError(
+                    f"the prior depends on the rows: at the same params its log density is {here:.6g} for some "
+                    f"rows and {there:.6g} for others, so shards would have different priors. Compute what the prior "
+                    "needs from the rows beforehand (such as their standard deviation), and pass it in constants={...}."
+                )
 
 
 def _derived(
@@ -224,18 +239,24 @@ def _derived(
     few: dict[str, Site],
     more: dict[str, Site],
     arrays: Rows,
-    params: Params,
+    examples: list[dict[str, Array]],
 ) -> Derived | None:
-    """Deterministic sites that do not depend on the rows."""
+    """Deterministic sites that do not depend on the rows; those that do are not the posterior's to report."""
+    template = {name: array[:FEW] for name, array in arrays.items()}
     names = [
         name for name, site in few.items() if site.kind == "deterministic" and site.shape == more[name].shape
     ]
-    template = {name: array[:FEW] for name, array in arrays.items()}
-    other = {name: array[-MORE:] for name, array in arrays.items()}
-    first, second = trace_at(model, params, template), trace_at(model, params, other)
-    names = [
-        name for name in names if np.allclose(first[name]["value"], second[name]["value"], equal_nan=True)
-    ]
+    for params in examples:
+        here = trace_at(model, params, template)
+        for other in _other_rows(arrays):
+            there = trace_at(model, params, other)
+            names = [
+                name
+                for name in names
+                if np.allclose(
+                    here[name]["value"], there[name]["value"], rtol=1e-10, atol=1e-12, equal_nan=True
+                )
+            ]
     if not names:
         return None
 

@@ -75,6 +75,11 @@ def sites_on(model: Seeded, arrays: Rows, num_rows: int) -> dict[str, Site]:
             "the model computes a Python number from the values of its rows, such as int(x.max()), and cannot "
             f"be compiled: compute it beforehand and pass it in constants={{...}} ({_first_line(error)})."
         ) from None
+    except NotImplementedError:
+        raise ValueError(
+            "a latent site has a distribution that cannot be drawn from, such as ImproperUniform: give it a proper "
+            "prior, however wide. A shard that says little on it would have no posterior otherwise."
+        ) from None
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model must run on any number of rows, but not on {num_rows}: {_first_line(error)} Is a size "

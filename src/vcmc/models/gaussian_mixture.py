@@ -5,7 +5,7 @@ $$\theta_l \sim N(0, \tau^2 I), \qquad x_n \sim \frac 1 L \sum_l N(\theta_l, \si
 The likelihood is the marginal one, with the assignments summed out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from ..partition import Shard
 from ..samplers.mixture_gibbs import MixtureGibbs
 from ..space import Exchangeable, Real
 from ..typing import Params, Point, Rows, Scalar
-from .simulated import Simulated
+from .simulated import Simulated, check_columns
 
 NUM_KMEANS = 20  # k-means++ runs on the pilot; half of them may sit in a wrong mode
 NUM_STARTS = 3  # the best of them, to be climbed from
@@ -53,6 +53,11 @@ class GaussianMixture(Model):
         self.dim = dim
         self.prior_scale = prior_scale
         self.noise_scale = noise_scale
+
+    def fitted(self, shards: Sequence[Shard]) -> "GaussianMixture":
+        """The model itself: there are no point estimates, but the rows are looked at."""
+        check_columns(shards, self.dim)
+        return self
 
     def starts(self, shard: Shard, key: Array) -> list[Point]:
         """The best of several k-means++ runs on the rows of one shard."""

@@ -21,7 +21,7 @@ from ..samplers.wishart_exact import Wishart, WishartExact
 from ..space import PositiveDefinite
 from ..typing import Params, Rows, Scalar
 from .moments import moments
-from .simulated import Simulated
+from .simulated import Simulated, check_columns
 
 
 class NormalWishart(Model):
@@ -65,6 +65,7 @@ class NormalWishart(Model):
         )
 
     def fitted(self, shards: Sequence[Shard]) -> "NormalWishart":
+        check_columns(shards, self.dim)
         if self.mean is not None:
             return self
         totals = [jnp.einsum("n,nd->d", shard.weights, shard.rows["x"]) for shard in shards]
@@ -115,7 +116,7 @@ class NormalWishart(Model):
 
 
 def scott_design() -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the five-dimensional example of Scott et al. (2016), as remembered."""
+    """Mean and covariance of the five-dimensional example of Scott et al. (2016), from memory, unverified."""
     covariance = np.array(
         [
             [1.0, 0.99, 0.98, 0.0, -0.70],

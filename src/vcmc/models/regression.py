@@ -20,7 +20,7 @@ from ..samplers.probit_gibbs import ProbitGibbs
 from ..space import Real
 from ..typing import Params
 from .moments import moments
-from .simulated import Simulated
+from .simulated import Simulated, check_columns
 
 RARE = 0.1
 """Share of an outcome below which Gibbs sampling is too sticky (Johndrow, Smith, Pillai, Dunson 2019)."""
@@ -41,12 +41,25 @@ class BinaryRegression(Model):
             space={"beta": Real(dim)},
             log_prior=lambda params: jnp.sum(norm.logpdf(params["beta"], scale=prior_scale)),
             log_likelihood=lambda params, rows: log_link(
-                (2 * jnp.asarray(rows["y"]) - 1) * (jnp.asarray(rows["x"]) @ params["beta"])
+                jnp.where(jnp.asarray(rows["y"]) > 0, 1.0, -1.0) * (jnp.asarray(rows["x"]) @ params["beta"])
             ),
         )
         self.dim = dim
         self.prior_scale = prior_scale
         self._log_link = log_link
+
+    def fitted(self, shards: Sequence[Shard]) -> "BinaryRegression":
+        """The model itself: there are no point estimates, but the rows are looked at."""
+        check_columns(shards, self.dim)
+        for rows in (shard.rows for shard in shards):
+            if "y" not in rows:
+                raise ValueError(f"rows must be named x and y; got {sorted(rows)}.")
+            if rows["y"].ndim != 1 or not bool(jnp.all((rows["y"] == 0) | (rows["y"] == 1))):
+                raise ValueError(
+                    "rows['y'] must be one 0 or 1 (or False or True) a row; got the values "
+                    f"{np.unique(rows['y'])[:5].tolist()} and shape {rows['y'].shape}."
+                )
+        return self
 
     def simulate(self, seed: int, num_rows: int, params: Mapping[str, Any] | None = None) -> Simulated:
         """Standard normal covariates, and outcomes given `params`, by default a draw of the prior."""

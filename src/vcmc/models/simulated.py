@@ -1,8 +1,11 @@
-"""Synthetic data, and the params that they were made with."""
+"""Rows of the models here: synthetic ones, and a check of those given."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from ..partition import Shard
 
 
 class Simulated(NamedTuple):
@@ -10,3 +13,12 @@ class Simulated(NamedTuple):
 
     params: dict[str, np.ndarray]
     rows: dict[str, np.ndarray]
+
+
+def check_columns(shards: Sequence[Shard], dim: int) -> None:
+    """Rows must be named `x` and have `dim` columns."""
+    for rows in (shard.rows for shard in shards):
+        if "x" not in rows:
+            raise ValueError(f"rows must be named x; got {sorted(rows)}.")
+        if rows["x"].shape[1:] != (dim,):
+            raise ValueError(f"rows['x'] must have {dim} columns; got shape {rows['x'].shape[1:]} a row.")

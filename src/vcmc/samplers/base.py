@@ -1,7 +1,7 @@
 """What a sampler is: one chain on one shard, advanced block by block.
 
-To write one, subclass `AbstractSampler` and give it three things: `num_warmup`, the number of first
-steps to throw away; `init`, the state that a chain starts from; and `advance`, which takes a state
+To write one, subclass `AbstractSampler` and give it four things: `num_warmup`, the number of first
+steps to throw away; `num_chains`, the number of chains in every shard; `init`, the state that a chain starts from; and `advance`, which takes a state
 some steps further. What is worth computing once for a shard goes into `setup`, whose result both
 of them get. Randomness belongs to the chain: fold the step's number, which the state must carry, into
 the key, or carry generators in the state, so that the length of blocks cannot change a draw.
@@ -37,6 +37,14 @@ class AbstractSampler(eqx.Module):
     num_chains: eqx.AbstractVar[int]
     needs_start: ClassVar[bool] = True
     """Whether it matters where a chain starts."""
+
+    def __check_init__(self) -> None:
+        for name, least in (("num_warmup", 0), ("num_chains", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(
+                    f"{type(self).__name__}: {name} must be a whole number of {least} or more; got {value!r}."
+                )
 
     def setup(self, density: Subposterior) -> Any:
         """What a chain needs to know of its shard: by default the log density itself."""

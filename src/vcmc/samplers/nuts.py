@@ -71,11 +71,6 @@ class NUTS(AbstractSampler):
     max_depth: int = 10
 
     def __check_init__(self) -> None:
-        if self.num_warmup < 0 or self.num_chains < 1:
-            raise ValueError(
-                "NUTS needs num_warmup of 0 or more and num_chains of 1 or more; got "
-                f"num_warmup={self.num_warmup}, num_chains={self.num_chains}."
-            )
         if not 0 < self.target_accept < 1:
             raise ValueError(f"NUTS: target_accept must lie between 0 and 1; got {self.target_accept}.")
 
