@@ -58,7 +58,10 @@ class AbstractSampler(eqx.Module):
     def advance(
         self, setup: Any, state: Any, key: Array, num_steps: int
     ) -> tuple[Any, Float[Array | np.ndarray, "step dim"], dict[str, Array]]:
-        """The state after at most `BLOCK` steps, the points passed, and statistics of each step."""
+        """The state after some steps, the points passed, and statistics of each step.
+
+        Calls do not step over a multiple of `BLOCK`.
+        """
 
     def prepare(self, density: Subposterior, start: Point) -> None:
         """Compile what `advance` needs: no steps, so that threads find the program ready."""

@@ -123,8 +123,9 @@ class Cached(NamedTuple):
         self, state: CachedState, key: Array, num_steps: int
     ) -> tuple[CachedState, Float[Array, "step dim"]]:
         """Sweeps, compiled."""
+        first = int(state.step) % BLOCK
         state, draws = _sweeps(self, state, key, jnp.asarray(num_steps))
-        return state, draws[:num_steps].astype(float)
+        return state, draws[first : first + num_steps].astype(float)
 
 
 @jax.jit
@@ -139,8 +140,10 @@ def _sweeps(
         latent = weights * positive_normal_jax(half @ white, uniform)
         return latent @ half, latent @ latent
 
-    # Drawn for the whole block at once: one by one they would cost a tenth of a sweep.
-    keys = jax.vmap(lambda index: jax.random.split(jax.random.fold_in(key, state.step + index), 4))(
+    # Drawn for the whole block at once: one by one they would cost a tenth of a sweep. They are those of the
+    # steps from the last multiple of BLOCK on, wherever a call begins, as the last bit depends on the place.
+    first = state.step % BLOCK
+    keys = jax.vmap(lambda index: jax.random.split(jax.random.fold_in(key, state.step - first + index), 4))(
         jnp.arange(BLOCK)
     )
     gammas = jax.vmap(lambda key: jax.random.gamma(key, shape, dtype=kind))(keys[:, 2])
@@ -158,7 +161,7 @@ def _sweeps(
         return white, draws.at[index].set(white)
 
     carry = (state.white, jnp.zeros((BLOCK, dim), kind))
-    white, draws = jax.lax.fori_loop(0, num_steps, sweep, carry)
+    white, draws = jax.lax.fori_loop(first, first + num_steps, sweep, carry)
     return CachedState(state.step + num_steps, white), draws @ shard.unwhiten
 
 

@@ -62,8 +62,9 @@ class WishartExact(AbstractSampler):
     def advance(
         self, setup: "Bartlett", state: Int[Array, ""], key: Array, num_steps: int
     ) -> tuple[Int[Array, ""], Float[Array, "step dim"], dict[str, Array]]:
-        points = _points(setup, state, key)
-        return state + num_steps, points[:num_steps], {}
+        first = int(state) % BLOCK
+        points = _points(setup, state - first, key)
+        return state + num_steps, points[first : first + num_steps], {}
 
 
 class Wishart(NamedTuple):
