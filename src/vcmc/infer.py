@@ -15,7 +15,7 @@ from .diagnostics.additivity import check_additivity, check_information
 from .diagnostics.shards import broken_shards, doubts, shard_ess, shard_rhat
 from .draws import named_draws, space_of
 from .model import Model, Subposterior
-from .partition import Partition, split
+from .partition import Partition, check_seed, split
 from .progress import Bars
 from .result import make_tree, to_params, to_points
 from .samplers.base import Chain
@@ -289,8 +289,7 @@ def _check_arguments(seed: Any, num_draws: Any, prior: Any, combiner: Any, execu
     _check_kind("executor", executor, executors.AbstractExecutor, "vcmc.executors.Local()")
     if not isinstance(num_draws, int | np.integer) or num_draws < 4:
         raise ValueError(f"num_draws must be a whole number of 4 or more; got {num_draws!r}.")
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be a whole number of 0 or more; got {seed!r}.")
+    check_seed(seed)
     if prior not in ("subposterior", "partial"):
         raise ValueError(f"prior must be 'subposterior' or 'partial'; got {prior!r}.")
 

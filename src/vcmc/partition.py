@@ -90,8 +90,7 @@ def split(
     num_rows = len(next(iter(arrays.values())))
     if not isinstance(num_shards, int | np.integer):
         raise TypeError(f"num_shards must be a whole number; got {num_shards!r}.")
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be a whole number of 0 or more; got {seed!r}.")
+    check_seed(seed)
     if not 1 <= num_shards <= num_rows:
         raise ValueError(
             f"num_shards must lie between 1 and the number of rows ({num_rows}); got {num_shards!r}. "
@@ -113,6 +112,12 @@ def split(
             order = order[np.argsort(levels[order], kind="stable")]
         members = [order[shard::num_shards] for shard in range(num_shards)]
     return Partition(arrays, tuple(np.sort(indices) for indices in members))
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse what is not a seed."""
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be a whole number of 0 or more; got {seed!r}.")
 
 
 def as_rows(rows: Any) -> dict[str, np.ndarray]:

@@ -163,14 +163,7 @@ def _row_axis(site: Site, more: Site) -> tuple[int, int]:
 
 def _per_row(site: dict[str, Any], depth: int, axis: int) -> Float[Array, " row"]:
     """Log probability of an observed site, row by row."""
-    if depth == 0:
-        values = log_prob(site)
-    else:
-        fn = site["fn"]
-        for _ in range(depth):
-            fn = fn.base_dist
-        values = fn.log_prob(site["value"])
-        values = values if site["scale"] is None else site["scale"] * values
+    values = log_prob(site, depth)
     return jnp.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).sum(axis=1)
 
 

@@ -114,9 +114,12 @@ def _site(name: str, site: dict[str, Any]) -> Site:
     )
 
 
-def log_prob(site: dict[str, Any]) -> Array:
-    """Log probability of a site's value, with the scale that handlers gave it."""
-    values = site["fn"].log_prob(site["value"])
+def log_prob(site: dict[str, Any], depth: int = 0) -> Array:
+    """Log probability of a site's value, scaled as handlers say, with so many event axes told apart."""
+    fn = site["fn"]
+    for _ in range(depth):
+        fn = fn.base_dist
+    values = fn.log_prob(site["value"])
     return values if site["scale"] is None else site["scale"] * values
 
 
