@@ -7,7 +7,7 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
-from . import aggregators, combiners, executors, models, samplers  # noqa: E402
+from . import aggregators, combiners, executors, models, objective, optimizers, samplers  # noqa: E402
 from .diagnostics.additivity import ModelError  # noqa: E402
 from .frontends.numpyro import from_numpyro  # noqa: E402
 from .infer import DoubtfulWarning, ShardError, combine, infer  # noqa: E402
@@ -49,6 +49,8 @@ __all__ = [
     "from_numpyro",
     "infer",
     "models",
+    "objective",
+    "optimizers",
     "samplers",
     "split",
 ]

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from . import combiners, executors, samplers
+from .combiners.base import Subposteriors
 from .diagnostics.additivity import check_additivity, check_information
 from .diagnostics.shards import broken_shards, doubts, shard_ess, shard_rhat
 from .draws import named_draws, space_of
 from .model import Model, Subposterior
 from .partition import Partition, check_seed, split
 from .progress import Bars
-from .result import make_tree, to_params, to_points
+from .result import by_coordinate, make_tree, to_params, to_points
 from .samplers.base import Chain
 from .space import Product, Space
 from .start import common_start, random_starts
@@ -78,8 +79,9 @@ def infer(
 
     Returns:
         An `xarray.DataTree` with the groups `posterior` (chain, draw, …), `subposterior`
-        (shard, chain, draw, …), `sample_stats`, `subposterior_rhat` and `subposterior_ess`. Its
-        attributes record seed, settings, versions and seconds, and in `warnings` what looks doubtful.
+        (shard, chain, draw, …), `sample_stats`, `subposterior_rhat` and `subposterior_ess`; where draws are
+        averages, `weights` (shard, …) by real coordinate; and where a combiner optimised, the objective and its
+        Monte Carlo error by iteration in `optimization`. Its attributes record seed, settings, versions and seconds, and in `warnings` what looks doubtful.
     """
     _check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
     combiner = combiner or combiners.Consensus()
@@ -137,14 +139,16 @@ def infer(
             "curved": [name for name, inside in model.space.items() if not inside.is_real],
         }
         _refuse_broken(model, draws, stats, settings)
-        stage = bars.stage("combine", 1)
+        stage = bars.stage("combine", None)
         if prior == "partial" and len(shards) > 1:
             notes.append(PARTIAL)
-        groups, combine_notes = _combined_groups(model.space, draws, stats, combiner, model)
-        stage.advance()
+        combined = combiner(Subposteriors(_by_shard(draws), model.space, target, seed, stage.advance))
+        stage.finish()
         clock.lap("combine")
 
-    return make_tree(groups, settings | clock.seconds | {"warnings": _warn(notes + combine_notes)})
+    groups, doubtful = _groups(model.space, draws, stats, combined, model)
+    clock.lap("check")
+    return make_tree(groups, settings | clock.seconds | {"warnings": _warn(notes + doubtful)})
 
 
 def combine(
@@ -152,6 +156,11 @@ def combine(
     *,
     combiner: combiners.AbstractCombiner | None = None,
     space: Mapping[str, Space] | None = None,
+    model: Model | None = None,
+    rows: Any = None,
+    executor: executors.AbstractExecutor | None = None,
+    seed: int = 0,
+    progress: bool = True,
 ) -> "DataTree":
     """Combine draws of shards that were made elsewhere.
 
@@ -162,6 +171,11 @@ def combine(
         space: where the parameters live. Parameters that are not named are taken as real. Draws are
             combined in real coordinates: say `{"scale": vcmc.Positive()}`, and the combined draws of
             `scale` are positive.
+        model: the model of all rows, for combiners that need the full-data log density; it says `space`, too.
+        rows: all rows, as `infer` takes them.
+        executor: where the log density is evaluated; by default `executors.Local()`.
+        seed: seed of what is random in the combiner.
+        progress: show progress if standard error is a terminal.
 
     >>> import numpy as np
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))
@@ -171,12 +185,20 @@ def combine(
     """
     combiner = combiner or combiners.Consensus()
     _check_kind("combiner", combiner, combiners.AbstractCombiner, "vcmc.combiners.Consensus()")
+    executor = executor or executors.Local()
+    _check_kind("executor", executor, executors.AbstractExecutor, "vcmc.executors.Local()")
+    check_seed(seed)
+    if model is not None:
+        _check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
+        space = {**model.space, **(space or {})}
     arrays = named_draws(draws, space)
+    if model is not None:  # a tree holds derived quantities, too, which are computed again
+        arrays = {name: array for name, array in arrays.items() if name in model.space}
     product = space_of(arrays, space or {})
     num_shards, num_chains, num_draws = next(iter(arrays.values())).shape[:3]
     flat = {name: array.reshape(-1, *array.shape[3:]) for name, array in arrays.items()}
     points = np.asarray(to_points(product, flat)).reshape(num_shards, num_chains, num_draws, -1)
-    settings = {"num_shards": num_shards, "num_draws": num_draws, "combiner": repr(combiner)}
+    settings = {"num_shards": num_shards, "num_draws": num_draws, "seed": seed, "combiner": repr(combiner)}
     if reasons := broken_shards(points):
         raise ValueError(
             "every shard's draws must vary, be finite and lie inside the parameter's space; got "
@@ -184,9 +206,27 @@ def combine(
             + ". Remove or redo these shards, and check space=."
         )
     clock = Clock()
-    groups, notes = _combined_groups(product, points, {}, combiner)
-    clock.lap("combine")
+    with Bars(progress) as bars:
+        stage = bars.stage("combine", None)
+        target = _target(model, rows, num_shards, seed, executor)
+        combined = combiner(Subposteriors(_by_shard(points), product, target, seed, stage.advance))
+        stage.finish()
+        clock.lap("combine")
+    groups, notes = _groups(product, points, {}, combined, model)
+    clock.lap("check")
     return make_tree(groups, settings | clock.seconds | {"warnings": _warn(notes)})
+
+
+def _target(
+    model: Model | None, rows: Any, num_shards: int, seed: int, executor: executors.AbstractExecutor
+) -> Target | None:
+    if (model is None) != (rows is None):
+        raise ValueError("combine takes a model and its rows together, or neither; got only one of them.")
+    if model is None:
+        return None
+    partition = _partition(rows, None if isinstance(rows, Partition) else num_shards, seed)
+    shards = [partition.load(shard) for shard in range(partition.num_shards)]
+    return Target(model.fitted(shards), shards, executor)
 
 
 class Clock:
@@ -203,28 +243,33 @@ class Clock:
         self._last = now
 
 
-def _combined_groups(
+def _by_shard(draws: Float[np.ndarray, "shard chain draw dim"]) -> Float[Array, "shard all dim"]:
+    """Draws with the chains of a shard one after the other."""
+    return jnp.asarray(draws.reshape(draws.shape[0], -1, draws.shape[3]))
+
+
+def _groups(
     space: Product,
     draws: Float[np.ndarray, "shard chain draw dim"],
     stats: dict[str, np.ndarray],
-    combiner: combiners.AbstractCombiner,
+    combined: combiners.Combined,
     model: Model | None = None,
 ) -> tuple[dict[str, dict[str, np.ndarray]], list[str]]:
     """The groups of a result, and what looks doubtful in it."""
-    num_shards, num_chains, num_draws, dim = draws.shape
-    merged = combiner(jnp.asarray(draws.reshape(num_shards, -1, dim)))
     subposterior = to_params(space, jnp.asarray(draws))
     rhat, ess = shard_rhat(subposterior), shard_ess(subposterior)
+    merged = combined.draws.reshape(draws.shape[1:])
     groups = {
-        "posterior": to_params(
-            space, merged.reshape(num_chains, num_draws, dim), model.derived if model else None
-        ),
+        "posterior": to_params(space, merged, model.derived if model else None),
         "subposterior": subposterior,
         "sample_stats": stats,
         "subposterior_rhat": rhat,
         "subposterior_ess": ess,
+        "weights": {} if combined.weights is None else by_coordinate(space, combined.weights),
+        "optimization": combined.trace,
     }
-    return {name: group for name, group in groups.items() if group}, doubts(draws, rhat, ess, stats)
+    notes = combined.notes + doubts(draws, rhat, ess, stats)
+    return {name: group for name, group in groups.items() if group}, notes
 
 
 def _stack(

@@ -11,6 +11,7 @@ so that with $\tau = 1/K$ the shards' log densities add up to the full one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -105,9 +106,16 @@ class Subposterior(eqx.Module):
         )
 
 
-@eqx.filter_jit
 def evaluate(
     density: Subposterior, points: Float[Array, "point dim"]
 ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
     """Log densities and scores of one shard at a batch of points."""
-    return jax.vmap(jax.value_and_grad(density))(points)
+    return _evaluate(density.model, density.shard, density.prior_power, points)
+
+
+# JAX's own jit, not Equinox's: it takes 0.04 ms to call where the other takes 0.16 ms, and there may be 100 shards.
+@partial(jax.jit, static_argnums=0)
+def _evaluate(
+    model: Model, shard: Shard, prior_power: Scalar, points: Float[Array, "point dim"]
+) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+    return jax.vmap(jax.value_and_grad(Subposterior(model, shard, prior_power)))(points)

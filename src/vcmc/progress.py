@@ -33,6 +33,11 @@ class Stage:
             raise Interrupted
         self._bars.progress.advance(self._task, steps)
 
+    def finish(self) -> None:
+        """End a stage whose number of steps was not known."""
+        done = max(1, int(self._bars.progress.tasks[self._task].completed))
+        self._bars.progress.update(self._task, total=done, completed=done)
+
 
 class Bars:
     """The bars of one run, to be used in a `with` statement."""
@@ -51,8 +56,8 @@ class Bars:
             disable=not (shown and console.is_terminal),
         )
 
-    def stage(self, description: str, total: int) -> Stage:
-        """Begin a stage of so many steps."""
+    def stage(self, description: str, total: int | None) -> Stage:
+        """Begin a stage of so many steps, or of as many as it takes."""
         return Stage(self, self.progress.add_task(description, total=total))
 
     def __enter__(self) -> "Bars":

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 PACKAGES = ("vcmc", "jax", "numpyro", "blackjax", "numpy", "xarray", "arviz-base")
 
+AXES = {
+    "posterior": ["chain", "draw"],
+    "subposterior_rhat": ["shard"],
+    "subposterior_ess": ["shard"],
+    "weights": ["shard"],
+    "optimization": ["iteration"],
+}
+
 
 def to_params(
     space: Product, points: Float[Array, "*batch dim"], derived: Derived | None = None
@@ -40,22 +48,24 @@ def to_points(space: Product, draws: Mapping[str, np.ndarray]) -> Float[Array, "
     return jax.jit(jax.vmap(space.unconstrain))(arrays)
 
 
+def by_coordinate(space: Product, values: Float[Array, "shard dim"]) -> dict[str, np.ndarray]:
+    """Values that belong to real coordinates, by parameter."""
+    return {
+        name: np.asarray(values)[:, space.indices(name)].reshape(-1, *inside.point_shape)
+        for name, inside in space.items()
+    }
+
+
 def make_tree(groups: Mapping[str, Any], settings: Mapping[str, Any]) -> "DataTree":
     """A DataTree of groups of arrays, with the settings and the versions as attributes.
 
-    A group is a mapping of arrays whose first axes are (shard, chain, draw), or (chain, draw) for
-    `posterior`, or (shard,) for a group whose name ends in `_rhat` or `_ess`.
+    A group is a mapping of arrays whose first axes are those of `AXES`, or (shard, chain, draw).
     """
     from arviz_base import dict_to_dataset  # here, not above: they take long to import
     from xarray import DataTree
 
-    def axes(group: str) -> list[str]:
-        if group == "posterior":
-            return ["chain", "draw"]
-        return ["shard"] if group.endswith(("_rhat", "_ess")) else ["shard", "chain", "draw"]
-
     datasets = {
-        group: dict_to_dataset(dict(arrays), sample_dims=axes(group), check_conventions=False)
+        group: dict_to_dataset(dict(arrays), sample_dims=AXES.get(group, ["shard", "chain", "draw"]), check_conventions=False)
         for group, arrays in groups.items()
     }
     tree = DataTree.from_dict(datasets)

@@ -57,6 +57,24 @@ class Space:
             transform = transform.base_transform
         return isinstance(transform, IdentityTransform)
 
+    @property
+    def is_positive_definite(self) -> bool:
+        """Whether a value is one positive-definite matrix."""
+        return isinstance(self._constraint, type(constraints.positive_definite)) and len(self.shape) == 2
+
+    @property
+    def num_labels(self) -> int | None:
+        """How many exchangeable components the value has, if it has any."""
+        return None
+
+    def relabel(self, coordinates: jax.Array, order: jax.Array) -> jax.Array:
+        """The real coordinates of the value whose component l is the old component `order[l]`."""
+        raise TypeError(f"{self} has no exchangeable components.")
+
+    def components(self, coordinates: jax.Array) -> jax.Array:
+        """Real coordinates by component, an array (component, coordinate), to measure distances by."""
+        raise TypeError(f"{self} has no exchangeable components.")
+
     def __repr__(self) -> str:
         if type(self) is Space:
             return f"Space({self._constraint}, shape={self.shape})"
@@ -90,11 +108,32 @@ class Interval(Space):
 
 
 class Simplex(Space):
-    """Probabilities that add up to one: `Simplex(4)`, or five of them, `Simplex(5, 4)`."""
+    """Probabilities that add up to one: `Simplex(4)`, or five of them, `Simplex(5, 4)`.
 
-    def __init__(self, *shape: int):
+    With `exchangeable=True` its categories are exchangeable components, as the weights of a mixture are. They have
+    the same labels as the parameters of `Exchangeable` that have as many components.
+    """
+
+    def __init__(self, *shape: int, exchangeable: bool = False):
         _need_axes("Simplex", shape, 1, "the number of categories, 2 or more")
+        if exchangeable and len(shape) != 1:
+            raise ValueError(f"an exchangeable Simplex has one axis, its categories; got the shape {shape}.")
         super().__init__(constraints.simplex, *shape)
+        self.exchangeable = exchangeable
+
+    @property
+    def num_labels(self) -> int | None:
+        return self.shape[0] if self.exchangeable else None
+
+    def relabel(self, coordinates: jax.Array, order: jax.Array) -> jax.Array:
+        transform = biject_to(constraints.simplex)
+        return transform.inv(transform(coordinates)[order])
+
+    def components(self, coordinates: jax.Array) -> jax.Array:
+        return jnp.log(biject_to(constraints.simplex)(coordinates))[:, None]
+
+    def __repr__(self) -> str:
+        return super().__repr__()[:-1] + (", exchangeable=True)" if self.exchangeable else ")")
 
 
 class Ordered(Space):
@@ -133,6 +172,16 @@ class Exchangeable(Space):
         self.count = count
         self.component = component
         super().__init__(component.constraint({}), count, *component.shape)
+
+    @property
+    def num_labels(self) -> int | None:
+        return self.shape[0]
+
+    def relabel(self, coordinates: jax.Array, order: jax.Array) -> jax.Array:
+        return self.components(coordinates)[order].ravel()
+
+    def components(self, coordinates: jax.Array) -> jax.Array:
+        return coordinates.reshape(self.shape[0], -1)
 
     def __repr__(self) -> str:
         return f"Exchangeable({self.count}, {self.component})"
@@ -197,6 +246,11 @@ class Product(Mapping[str, Space]):
         """Number of real coordinates of a point."""
         return self._ends[-1]
 
+    def indices(self, *names: str) -> tuple[int, ...]:
+        """Where the coordinates of some parameters are in a point."""
+        ends = dict(zip(self, self._ends, strict=True))
+        return tuple(i for name in names for i in range(ends[name] - self[name].dim, ends[name]))
+
     @property
     def coordinates(self) -> tuple[str, ...]:
         """A name for every coordinate of a point, such as `beta[2]`."""
@@ -221,6 +275,26 @@ class Product(Mapping[str, Space]):
     def constrain(self, point: Point) -> dict[str, jax.Array]:
         """The params at a point."""
         return self.constrain_with_log_det(point)[0]
+
+    def relabel(self, point: Point, order: jax.Array) -> Point:
+        """The point with its exchangeable components in another order: component l is the old `order[l]`.
+
+        Parameters whose components are not as many as `order` are left alone.
+        """
+        parts = jnp.split(point, self._ends[:-1])
+        return jnp.concatenate(
+            [
+                space.relabel(part, order) if space.num_labels == len(order) else part
+                for space, part in zip(self.values(), parts, strict=True)
+            ]
+        )
+
+    def components(self, point: Point) -> jax.Array:
+        """Real coordinates of exchangeable parameters by component, an array (component, coordinate)."""
+        parts = jnp.split(point, self._ends[:-1])
+        return jnp.concatenate(
+            [space.components(part) for space, part in zip(self.values(), parts, strict=True)], axis=1
+        )
 
     def unconstrain(self, params: Params) -> Point:
         """The point of given params: the inverse of `constrain`."""

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .model import Model, Subposterior, evaluate
 from .partition import Shard
+from .typing import Point
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -34,9 +36,41 @@ class Target:
         self.executor = executor
 
     def __call__(
+        self, points: Float[Array, "point dim"], only: Sequence[int] | None = None
+    ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+        """Log densities and scores at a batch of points.
+
+        With `only`, those of some shards stand for all: an unbiased estimate, if the shards are chosen at random.
+        """
+        chosen = self.densities if only is None else [self.densities[shard] for shard in only]
+        parts = list(self.executor.map(lambda density: evaluate(density, points), chosen))
+        share = len(chosen) / len(self.densities)
+        log_densities, scores = (np.sum(each, axis=0) / share for each in zip(*parts, strict=True))
+        return jnp.asarray(log_densities), jnp.asarray(scores)
+
+
+class Minibatch:
+    r"""An unbiased estimate of a target, from the rows of a few shards chosen at random.
+
+    A sum over few shards is far off, but hardly more so at one point than at another. So what is estimated is
+    the difference to the straight line through an anchor $a$, where the full target is known:
+
+    $$\log p(u) \approx \log p(a) + g^\top (u - a) + \frac K m \sum_{k \in m} \bigl[\ell_k(u) - \ell_k(a) - g_k^\top (u - a)\bigr].$$
+    """
+
+    def __init__(self, target: Target, anchor: Point, num_shards: int, seed: int):
+        self.target = target
+        self.anchor = anchor
+        self.num_shards = num_shards
+        self._value, self._score = (part[0] for part in target(anchor[None]))
+        self._generator = np.random.default_rng(seed)
+
+    def __call__(
         self, points: Float[Array, "point dim"]
     ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
-        """Log densities and scores at a batch of points."""
-        parts = list(self.executor.map(lambda density: evaluate(density, points), self.densities))
-        log_densities, scores = zip(*parts, strict=True)
-        return sum(log_densities), sum(scores)
+        """Log densities and scores at a batch of points, with shards chosen anew for every call."""
+        every = len(self.target.densities)
+        only = self._generator.choice(every, self.num_shards, replace=False).tolist()
+        values, scores = self.target(jnp.concatenate([points, self.anchor[None]]), only)
+        rest = self._score - scores[-1]
+        return self._value + values[:-1] - values[-1] + (points - self.anchor) @ rest, rest + scores[:-1]

@@ -1,21 +1,80 @@
-"""What an aggregator is: a map from one point per shard to one point.
+"""What an aggregator is: a map from one point per shard to one point, that weights decide.
 
-To write one, subclass `AbstractAggregator` with fields that hold its weights (float arrays are what
-a variational method optimises) and a `__call__` for a single point per shard. The laws that it must
-keep are in `tests/aggregators/test_laws.py`; add it to the registry there.
+To write one, subclass `AbstractAggregator`. Its weights are fields of a kind from `weights.py`: they are
+what a variational method changes. What does not depend on weights (a decomposition, a relabelling) belongs
+into `prepare`, which is done once for every draw. The laws that an aggregator must keep are in
+`tests/aggregators/test_laws.py`; add it to the registry there.
+
+A family is a set of aggregators that differ in their weights: `AbstractFamily` finds the member to start from.
 """
 
 import abc
+from typing import Any
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Float
 
+from ..space import Product
 from ..typing import Point
+from .weights import AbstractStart
 
 
 class AbstractAggregator(eqx.Module):
-    """A map from one point per shard to one point."""
+    """A map from one point per shard to one point: what is prepared shard by shard is merged."""
+
+    def prepare(self, points: Float[Array, "shard dim"]) -> Any:
+        """What `merge` needs of the shards' points, whatever the weights: by default the points."""
+        return points
 
     @abc.abstractmethod
-    def __call__(self, points: Float[Array, "shard dim"]) -> Point:
+    def merge(self, prepared: Any) -> Point:
         """The point that stands for one point of every shard."""
+
+    @abc.abstractmethod
+    def log_dets(self, prepared: Any) -> Float[Array, " shard"]:
+        r"""How much every shard's part $F_k$ of a sum $F = \sum_k F_k$ spreads volume: $\log |\det J(F_k)|$.
+
+        Volumes are those of real coordinates, so that an entropy of points plus these is one of points.
+        """
+
+    def realigned(self, draws: Float[Array, "shard draw dim"]) -> "AbstractAggregator":
+        """The aggregator with what is discrete in it fitted again, given its weights: by default there is nothing."""
+        del draws
+        return self
+
+    @abc.abstractmethod
+    def shard_weights(self) -> Float[Array, "shard dim"]:
+        """A weight of every shard for every coordinate, to look at: of matrices, the diagonals."""
+
+    def __call__(self, points: Float[Array, "shard dim"]) -> Point:
+        return self.merge(self.prepare(points))
+
+
+class AbstractFamily(eqx.Module):
+    """A set of aggregators that differ in their weights."""
+
+    @abc.abstractmethod
+    def fit(
+        self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
+    ) -> AbstractAggregator:
+        """The member of the family that a rule of thumb picks for the shards' draws."""
+
+
+def aggregate(
+    aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]
+) -> Float[Array, "draw dim"]:
+    """Apply an aggregator to the first draws of all shards, to the second draws, and so on."""
+    return merge_all(aggregator, prepare_all(aggregator, draws))
+
+
+@eqx.filter_jit
+def prepare_all(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]) -> Any:
+    """What merging needs of all draws, with axes (draw, shard, …)."""
+    return jax.vmap(aggregator.prepare, in_axes=1)(draws)
+
+
+@eqx.filter_jit
+def merge_all(aggregator: AbstractAggregator, prepared: Any) -> Float[Array, "draw dim"]:
+    """The points that prepared draws merge to."""
+    return jax.vmap(aggregator.merge)(prepared)

@@ -1,45 +1,74 @@
 r"""Aggregate vectors by weighted averages.
 
-$$F(\theta_1, \ldots, \theta_K) = \sum_k W_k \theta_k, \qquad \sum_k W_k = I.$$
+$$F(\theta_1, \ldots, \theta_K) = \sum_k W_k \theta_k, \qquad W_k \succ 0, \quad \sum_k W_k = I.$$
 
-With diagonal $W_k$ every coordinate is averaged by itself. Uniform averaging and consensus Monte
-Carlo are members of this family.
+With diagonal $W_k$ every coordinate is averaged by itself. With matrices, *symmetric* means something
+only relative to coordinates: the precision weights $(\sum_j \Sigma_j^{-1})^{-1} \Sigma_k^{-1}$ of consensus Monte
+Carlo are not symmetric, but they are in coordinates $z = B^{-1} \theta$ that make $\sum_j \Sigma_j^{-1}$ the identity.
+So the matrices weigh points in a *frame* $B$, $F = B \sum_k W_k B^{-1} \theta_k$, and consensus is a member.
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..space import Product
 from ..typing import Point
-from .base import AbstractAggregator
+from .base import AbstractAggregator, AbstractFamily
+from .weights import AbstractStart, Diagonal, Matrices, shrunk_covariances
 
 
 class Vector(AbstractAggregator):
     """Weighted averages of points, with a weight per coordinate or a matrix per shard.
 
-    >>> Vector.uniform(num_shards=2, dim=3)(jnp.array([[0.0, 0.0, 0.0], [2.0, 4.0, 6.0]])).tolist()
+    >>> half = Diagonal(jnp.full((2, 3), 0.5))
+    >>> Vector(half)(jnp.array([[0.0, 0.0, 0.0], [2.0, 4.0, 6.0]])).tolist()
     [1.0, 2.0, 3.0]
     """
 
-    weights: Float[Array, "shard dim"] | Float[Array, "shard dim dim"]
+    weights: Diagonal | Matrices
+    frame: Float[Array, "dim dim"] | None = None
 
-    @classmethod
-    def uniform(cls, num_shards: int, dim: int) -> "Vector":
-        """The same weight for every shard."""
-        return cls(jnp.full((num_shards, dim), 1 / num_shards))
+    def prepare(self, points: Float[Array, "shard dim"]) -> Float[Array, "shard dim"]:
+        return points if self.frame is None else jnp.linalg.solve(self.frame, points.T).T
 
-    @classmethod
-    def from_variance(cls, variances: Float[Array, "shard dim"]) -> "Vector":
-        """Weight each coordinate of a shard by its precision."""
-        precisions = 1 / variances
-        return cls(precisions / precisions.sum(axis=0))
+    def merge(self, prepared: Float[Array, "shard dim"]) -> Point:
+        if isinstance(self.weights, Diagonal):
+            merged = jnp.sum(self.weights.values * prepared, axis=0)
+        else:
+            merged = jnp.einsum("kij,kj->i", self.weights.values, prepared)
+        return merged if self.frame is None else self.frame @ merged
 
-    @classmethod
-    def from_covariance(cls, covariances: Float[Array, "shard dim dim"]) -> "Vector":
-        """Weight each shard by its precision matrix."""
-        precisions = jnp.linalg.inv(covariances)
-        return cls(jnp.linalg.solve(precisions.sum(axis=0), precisions))
+    def log_dets(self, prepared: Float[Array, "shard dim"]) -> Float[Array, " shard"]:
+        del prepared
+        return self.weights.log_dets()
 
-    def __call__(self, points: Float[Array, "shard dim"]) -> Point:
-        if self.weights.ndim == 2:
-            return jnp.sum(self.weights * points, axis=0)
-        return jnp.einsum("kij,kj->i", self.weights, points)
+    def shard_weights(self) -> Float[Array, "shard dim"]:
+        if self.frame is None:
+            return self.weights.diagonals()
+        weights = self.frame @ self.weights.values @ jnp.linalg.inv(self.frame)
+        return jnp.diagonal(weights, axis1=1, axis2=2)
+
+
+class VectorFamily(AbstractFamily):
+    """Weighted averages of points.
+
+    Args:
+        full: weigh by matrices, not coordinate by coordinate.
+        framed: let the matrices be symmetric in coordinates that the shards' joint precision whitens, so
+            that consensus Monte Carlo is in the family. The paper's family has them symmetric as they stand.
+    """
+
+    full: bool = False
+    framed: bool = True
+
+    def fit(self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart) -> Vector:
+        del space
+        if not self.full:
+            return Vector(start.diagonal(draws))
+        weights = start.matrices(draws)
+        if not self.framed:
+            return Vector(Matrices(weights).project())
+        precision = jnp.linalg.inv(shrunk_covariances(draws)).sum(axis=0)
+        frame = jnp.linalg.inv(jnp.linalg.cholesky(precision)).T
+        inside = jnp.linalg.solve(frame, weights @ frame)
+        return Vector(Matrices((inside + jnp.swapaxes(inside, 1, 2)) / 2), frame)

@@ -1,0 +1,109 @@
+r"""Variational consensus Monte Carlo: learn how to aggregate the shards' draws.
+
+Rabinovich, Angelino and Jordan, *Variational consensus Monte Carlo* (2015). Within a family of aggregators $F$, it looks for
+the one whose draws $F(\theta_1, \ldots, \theta_K)$ are closest to the posterior, by raising a lower bound on the log evidence
+(`objective.py`). The full-data target is seen through batches of log densities and scores.
+
+The errata of the paper, and what is done in their place, are in `docs/errata.md`.
+"""
+
+from typing import ClassVar
+
+import equinox as eqx
+import numpy as np
+
+from ..aggregators.base import AbstractAggregator, AbstractFamily
+from ..aggregators.blocks import BlockFamily
+from ..aggregators.weights import AbstractStart, AbstractWeights, Precision, weights_of, with_weights
+from ..objective import AbstractEntropy, Objective, Relaxed
+from ..optimizers.adaptive import Adaptive
+from ..optimizers.base import AbstractOptimizer, Climb
+from ..target import Minibatch, Target
+from .base import AbstractCombiner, Combined, Subposteriors
+
+MAX_ALIGNMENTS = 5
+NUM_COMPARED = 4  # batches by which the end of a climb is compared with its start
+
+
+class Variational(AbstractCombiner):
+    """Aggregates with learned weights.
+
+    Args:
+        family: the aggregators to choose from; by default a family for each parameter, as its space asks for.
+        entropy: the bound on the entropy of the combined draws.
+        optimizer: how the objective is climbed.
+        start: the weights to start from.
+    """
+
+    needs_target: ClassVar[bool] = True
+
+    family: AbstractFamily = eqx.field(default_factory=BlockFamily)
+    entropy: AbstractEntropy = eqx.field(default_factory=Relaxed)
+    optimizer: AbstractOptimizer = eqx.field(default_factory=Adaptive)
+    start: AbstractStart = eqx.field(default_factory=Precision)
+
+    def __call__(self, shards: Subposteriors) -> Combined:
+        if shards.target is None:
+            raise ValueError(
+                "Variational needs the full-data log density, and there are no rows to compute it from. Give "
+                "combine a model and its rows: vcmc.combine(draws, combiner=..., model=model, rows=rows)."
+            )
+        aggregator = self.family.fit(shards.space, shards.draws, self.start)
+        if len(shards.draws) == 1:
+            return Combined(shards.draws[0], aggregator.shard_weights())
+        start = weights_of(aggregator)
+        climbs: list[Climb] = []
+        for _ in range(MAX_ALIGNMENTS):
+            objective = Objective(self._seen(shards, aggregator), self.entropy, aggregator, shards.draws)
+            weights = climbs[-1].weights if climbs else start
+            climbs.append(self.optimizer.climb(objective, weights, shards.seed, shards.advance))
+            learned = with_weights(aggregator, climbs[-1].weights)
+            aggregator = learned.realigned(shards.draws)
+            if eqx.tree_equal(aggregator, learned):
+                break
+        objective.target = shards.target
+        gain, error = _gain(objective, start, climbs[-1].weights, self.optimizer.num_samples, shards.seed)
+        weights, notes = climbs[-1].weights, []
+        if gain < -2 * error:
+            weights = start
+            notes.append(
+                f"the objective fell by {-gain:.3g} ± {error:.2g} nats from its start, and the start's weights were kept: "
+                "try a smaller learning rate, or more samples in every iteration."
+            )
+        elif not climbs[-1].finished:
+            notes.append(
+                f"the objective was still rising after {len(climbs[-1].values)} iterations: raise the optimizer's "
+                "max_iterations."
+            )
+        return Combined(
+            objective.merged(weights),
+            with_weights(aggregator, weights).shard_weights(),
+            {
+                "objective": np.concatenate([climb.values for climb in climbs]),
+                "objective_error": np.concatenate([climb.errors for climb in climbs]),
+            },
+            notes,
+        )
+
+    def _seen(self, shards: Subposteriors, aggregator: AbstractAggregator) -> Target | Minibatch:
+        """The target as an iteration sees it: all rows, or those of a few shards."""
+        assert shards.target is not None
+        num_shards = int(np.ceil(self.optimizer.data_fraction * len(shards.target.densities)))
+        if num_shards == len(shards.target.densities):
+            return shards.target
+        return Minibatch(shards.target, aggregator(shards.draws.mean(axis=1)), num_shards, shards.seed)
+
+
+def _gain(
+    objective: Objective,
+    before: list[AbstractWeights],
+    after: list[AbstractWeights],
+    num_samples: int,
+    seed: int,
+) -> tuple[float, float]:
+    """By how much the objective rose, and the error of that, on draws that both weights are judged by."""
+    generator = np.random.default_rng((seed, 1))
+    size = min(num_samples, objective.num_draws)
+    batches = [generator.choice(objective.num_draws, size, replace=False) for _ in range(NUM_COMPARED)]
+    gains = [float(objective(after, batch).value - objective(before, batch).value) for batch in batches]
+    return float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(NUM_COMPARED))
