@@ -35,24 +35,32 @@ LogDensity = Callable[[Float[Array, "point dim"]], tuple[Float[Array, " point"],
 
 
 class AbstractEntropyEstimate(eqx.Module):
-    """How the entropy of one shard is estimated from its draws."""
+    """How the entropies of shards are estimated from their draws."""
 
     @abc.abstractmethod
-    def __call__(self, draws: Float[np.ndarray, "draw dim"]) -> float:
-        """The differential entropy, in nats."""
+    def __call__(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
+        """The differential entropies, in nats."""
 
 
 class Gaussian(AbstractEntropyEstimate):
     """The entropy of a Gaussian with the draws' covariance: an upper bound, whatever the shard's shape.
 
-    >>> draws = np.random.default_rng(0).normal(size=(100_000, 1))
-    >>> round(Gaussian()(draws), 2)  # 0.5 log(2 pi e)
-    1.42
+    >>> draws = jax.random.normal(jax.random.key(0), (1, 100_000, 1))
+    >>> Gaussian()(draws).round(2).tolist()  # 0.5 log(2 pi e)
+    [1.42]
     """
 
-    def __call__(self, draws: Float[np.ndarray, "draw dim"]) -> float:
-        covariance = np.atleast_2d(np.cov(draws, rowvar=False))
-        return 0.5 * float(np.linalg.slogdet(2 * np.pi * np.e * covariance)[1])
+    def __call__(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
+        return _gaussian_entropies(draws)
+
+
+@jax.jit
+def _gaussian_entropies(draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
+    def entropy(shard: Float[Array, "draw dim"]) -> Scalar:
+        covariance = jnp.atleast_2d(jnp.cov(shard, rowvar=False))
+        return 0.5 * jnp.linalg.slogdet(2 * jnp.pi * jnp.e * covariance)[1]
+
+    return jax.lax.map(entropy, draws)
 
 
 class NearestNeighbours(AbstractEntropyEstimate):
@@ -69,24 +77,25 @@ class NearestNeighbours(AbstractEntropyEstimate):
         if self.num_neighbours < 1:
             raise ValueError(f"num_neighbours must be 1 or more; got {self.num_neighbours}.")
 
-    def __call__(self, draws: Float[np.ndarray, "draw dim"]) -> float:
+    def __call__(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
+        if draws.shape[1] <= self.num_neighbours:
+            raise ValueError(
+                f"NearestNeighbours({self.num_neighbours}) needs more draws than neighbours; got {draws.shape[1]}."
+            )
+        return jnp.array([self._entropy(np.asarray(shard)) for shard in draws])
+
+    def _entropy(self, draws: Float[np.ndarray, "draw dim"]) -> float:
         from scipy.spatial import KDTree  # here, not above: they add to the time of `import vcmc`
         from scipy.special import digamma, gammaln
 
         num_draws, dim = draws.shape
-        if num_draws <= self.num_neighbours:
-            raise ValueError(
-                f"NearestNeighbours({self.num_neighbours}) needs more draws than neighbours; got {num_draws} draws."
-            )
         root = np.linalg.cholesky(np.atleast_2d(np.cov(draws, rowvar=False)))
         whitened = np.linalg.solve(root, (draws - draws.mean(axis=0)).T).T
         distances = KDTree(whitened).query(whitened, k=[self.num_neighbours + 1])[0][:, 0]
         apart = distances[distances > 0]  # a chain that stood still repeats its draws
         log_ball = 0.5 * dim * np.log(np.pi) - gammaln(dim / 2 + 1)
-        spread = dim * float(np.mean(np.log(apart)))
-        return float(
-            digamma(num_draws) - digamma(self.num_neighbours) + log_ball + spread + np.log(np.diag(root)).sum()
-        )
+        spread = dim * np.mean(np.log(apart)) + np.log(np.diag(root)).sum()
+        return float(digamma(num_draws) - digamma(self.num_neighbours) + log_ball + spread)
 
 
 class AbstractEntropy(eqx.Module):
@@ -144,6 +153,57 @@ class Estimate(NamedTuple):
     gradient: list[Array]
 
 
+class Hill(NamedTuple):
+    r"""A quadratic $-\frac 1 2 (u - c)^\top P (u - c)$ that is like the target, to make estimates less noisy.
+
+    Its expectation under linear aggregators has a closed form. What is left to estimate from a batch of draws is the expected
+    difference between target and hill, which varies far less than the target. Any hill leaves the estimate unbiased.
+    """
+
+    centre: Float[Array, " dim"]
+    precision: Float[Array, "dim dim"]
+
+
+class Local(eqx.Module):
+    """The objective near some weights, from one batch of draws at which the target was evaluated.
+
+    The target is known by its values and scores at the batch's points. Away from those points it is taken to bend as the hill
+    does: the difference to the hill goes on in a straight line. Value and gradient are exact at the weights of the
+    evaluation, and good enough for a few steps from there.
+    """
+
+    aggregator: AbstractAggregator
+    prepared: Any
+    points: Float[Array, "point dim"]
+    differences: Float[Array, " point"]
+    slopes: Float[Array, "point dim"]
+    hill: Hill
+    moments: Any
+    entropy: AbstractEntropy
+    entropies: Float[Array, " shard"]
+
+    def __call__(self, weights: list[AbstractWeights]) -> tuple[Scalar, Scalar]:
+        """The objective and its Monte Carlo error."""
+        aggregator = with_weights(self.aggregator, weights)
+        points = jax.vmap(aggregator.merge)(self.prepared)
+        log_dets = jax.vmap(aggregator.log_dets)(self.prepared)
+        differences = self.differences + jnp.sum(self.slopes * (points - self.points), axis=1)
+        expected = -0.5 * aggregator.expected_square(self.moments, *self.hill)
+
+        def bound(log_dets: Float[Array, " shard"]) -> Scalar:
+            return self.entropy(self.entropies, log_dets, points.shape[1])
+
+        mean = jnp.mean(log_dets, axis=0)
+        single = differences + log_dets @ jax.grad(bound)(mean)
+        error = jnp.std(single, ddof=1) / jnp.sqrt(len(single))
+        return expected + jnp.mean(differences) + bound(mean), jax.lax.stop_gradient(error)
+
+    def estimate(self, weights: list[AbstractWeights]) -> Estimate:
+        """The objective, its Monte Carlo error, and its gradient."""
+        (value, error), gradient = jax.value_and_grad(self, has_aux=True)(weights)
+        return Estimate(value, error, [part.values for part in gradient])
+
+
 class Objective:
     """The variational objective of aggregators that differ in their weights only, on the draws of the shards.
 
@@ -162,20 +222,50 @@ class Objective:
         draws: Float[Array, "shard draw dim"],
     ):
         self.target = target
-        self.entropy = entropy
         self.aggregator = aggregator
-        self.num_draws = draws.shape[1]
-        self.entropies = jnp.array([entropy.estimate(np.asarray(shard)) for shard in draws])
+        self.num_shards, self.num_draws, dim = draws.shape
+        self._entropy = entropy
+        self._entropies = entropy.estimate(draws)
         self._prepared = prepare_all(aggregator, draws)
+        self._moments, self._precision = _summarise(aggregator, self._prepared)
+        self._hill = Hill(jnp.zeros(dim), jnp.zeros((dim, dim)))
+        self._seen: list[tuple[Array, Array]] = []
 
-    def __call__(self, weights: list[AbstractWeights], batch: Int[np.ndarray, " point"]) -> Estimate:
-        """The objective and its gradient, from some of the draws."""
-        aggregator = with_weights(self.aggregator, weights)
-        points, prepared = _merge(aggregator, self._prepared, jnp.asarray(batch))
-        log_densities, scores = self.target(points)
-        return _differentiate(
-            weights, self.aggregator, prepared, log_densities, scores, self.entropy, self.entropies
+    @property
+    def is_bent(self) -> bool:
+        """Whether a hill stands for the target in all coordinates, so that a few steps may be made from one evaluation."""
+        return self._precision is not None and bool(jnp.all(jnp.diag(self._hill.precision) > 0))
+
+    def near(self, weights: list[AbstractWeights], batch: Int[np.ndarray, "point shard"]) -> Local:
+        """The objective near some weights, from some draws: `batch` has the numbers of every shard's draws."""
+        points, prepared = _merge(
+            with_weights(self.aggregator, weights), self._prepared, jnp.asarray(batch)
         )
+        log_densities, scores = self.target(points)
+        self._seen.append((points, scores))
+        heights, slopes = _climb(self._hill, points)
+        return Local(
+            self.aggregator,
+            prepared,
+            points,
+            log_densities - heights,
+            scores - slopes,
+            self._hill,
+            self._moments,
+            self._entropy,
+            self._entropies,
+        )
+
+    def __call__(self, weights: list[AbstractWeights], batch: Int[np.ndarray, "point shard"]) -> Estimate:
+        """The objective, its Monte Carlo error and its gradient at some weights, from some draws."""
+        return _estimate(self.near(weights, batch), weights)
+
+    def learn(self) -> None:
+        """Put the hill where the evaluations since the last call say, and forget them."""
+        if self._precision is not None and self._seen:
+            points, scores = (jnp.concatenate(each) for each in zip(*self._seen, strict=True))
+            self._hill = _fit_hill(self._precision, points, scores)
+        self._seen = []
 
     def merged(self, weights: list[AbstractWeights]) -> Float[Array, "draw dim"]:
         """All draws, aggregated."""
@@ -183,38 +273,39 @@ class Objective:
 
 
 @eqx.filter_jit
-def _merge(
-    aggregator: AbstractAggregator, prepared: Any, batch: Int[Array, " point"]
-) -> tuple[Float[Array, "point dim"], Any]:
-    chosen = jax.tree.map(lambda leaf: leaf[batch], prepared)
-    return jax.vmap(aggregator.merge)(chosen), chosen
+def _estimate(local: Local, weights: list[AbstractWeights]) -> Estimate:
+    return local.estimate(weights)
 
 
 @eqx.filter_jit
-def _differentiate(weights: list[AbstractWeights], *rest: Any) -> Estimate:
-    (value, error), gradient = jax.value_and_grad(_estimate, has_aux=True)(weights, *rest)
-    return Estimate(value, error, [part.values for part in gradient])
+def _summarise(aggregator: AbstractAggregator, prepared: Any) -> tuple[Any, Float[Array, "dim dim"] | None]:
+    moments = aggregator.moments(prepared)
+    return moments, aggregator.precision(moments)
 
 
-def _estimate(
-    weights: list[AbstractWeights],
-    aggregator: AbstractAggregator,
-    prepared: Any,
-    log_densities: Float[Array, " point"],
-    scores: Float[Array, "point dim"],
-    entropy: AbstractEntropy,
-    entropies: Float[Array, " shard"],
-) -> tuple[Scalar, Scalar]:
-    """The objective on a batch, and its error. The target is known by values and scores at the batch's points."""
-    aggregator = with_weights(aggregator, weights)
-    points = jax.vmap(aggregator.merge)(prepared)
-    log_dets = jax.vmap(aggregator.log_dets)(prepared)
-    here = log_densities + jnp.sum(scores * (points - jax.lax.stop_gradient(points)), axis=1)
+@eqx.filter_jit
+def _merge(
+    aggregator: AbstractAggregator, prepared: Any, batch: Int[Array, "point shard"]
+) -> tuple[Float[Array, "point dim"], Any]:
+    chosen = jax.tree.map(lambda leaf: leaf[jnp.arange(batch.shape[1]), batch], prepared)
+    return jax.vmap(aggregator.merge)(chosen), chosen
 
-    def bound(mean: Float[Array, " shard"]) -> Scalar:
-        return entropy(entropies, mean, points.shape[1])
 
-    mean = jnp.mean(log_dets, axis=0)
-    slopes = jax.grad(bound)(jax.lax.stop_gradient(mean))
-    single = jax.lax.stop_gradient(here + log_dets @ slopes)
-    return jnp.mean(here) + bound(mean), jnp.std(single, ddof=1) / jnp.sqrt(len(single))
+@jax.jit
+def _climb(
+    hill: Hill, points: Float[Array, "point dim"]
+) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+    slopes = (hill.centre - points) @ hill.precision
+    return 0.5 * jnp.sum(slopes * (points - hill.centre), axis=1), slopes
+
+
+@jax.jit
+def _fit_hill(
+    precision: Float[Array, "dim dim"], points: Float[Array, "point dim"], scores: Float[Array, "point dim"]
+) -> Hill:
+    """The hill whose slope is, on average over points, that of the target, and which is as steep in all."""
+    mean, slope = points.mean(axis=0), scores.mean(axis=0)
+    centred = points - mean
+    steepness = -jnp.sum(centred * (scores - slope)) / jnp.sum((centred @ precision) * centred)
+    precision = jnp.where(steepness > 0, steepness, 1.0) * precision
+    return Hill(mean + jnp.linalg.pinv(precision, hermitian=True) @ slope, precision)

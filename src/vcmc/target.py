@@ -6,8 +6,9 @@ Whoever holds a `Target` sees points, log densities and scores, and never a row.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -27,6 +28,10 @@ class Mapper(Protocol):
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]: ...
 
 
+NUM_TASKS = 16  # of one evaluation, at most: the same on all executors, so that sums are the same to the last bit
+SMALL, NUM_PIECES = 2**28, 2  # below so many bytes, rows are copied and evaluated in so few pieces
+
+
 class Target:
     """The full log density of a model, evaluated shard by shard on an executor."""
 
@@ -34,6 +39,7 @@ class Target:
         power = jnp.asarray(1 / len(shards))
         self.densities = [Subposterior(model, shard, power) for shard in shards]
         self.executor = executor
+        self._pieces = _joined(self.densities)
 
     def __call__(
         self, points: Float[Array, "point dim"], only: Sequence[int] | None = None
@@ -42,11 +48,41 @@ class Target:
 
         With `only`, those of some shards stand for all: an unbiased estimate, if the shards are chosen at random.
         """
-        chosen = self.densities if only is None else [self.densities[shard] for shard in only]
-        parts = list(self.executor.map(lambda density: evaluate(density, points), chosen))
-        share = len(chosen) / len(self.densities)
-        log_densities, scores = (np.sum(each, axis=0) / share for each in zip(*parts, strict=True))
-        return jnp.asarray(log_densities), jnp.asarray(scores)
+        chosen = self._pieces if only is None else [self.densities[shard] for shard in only]
+        tasks = [chosen[part] for part in _parts(len(chosen), NUM_TASKS)]
+        log_densities, scores = _sum(self.executor.map(lambda task: _evaluate_all(task, points), tasks))
+        scale = 1 if only is None else len(self.densities) / len(only)
+        return jnp.asarray(scale * log_densities), jnp.asarray(scale * scores)
+
+
+def _joined(densities: list[Subposterior]) -> list[Subposterior]:
+    """Small shards joined to larger ones, as calling a compiled function takes longer than evaluating few rows."""
+    shapes = {density.shard.weights.shape for density in densities}
+    size = sum(leaf.nbytes for density in densities for leaf in jax.tree.leaves(density.shard))
+    if len(densities) <= NUM_PIECES or len(shapes) > 1 or size > SMALL:
+        return densities
+
+    def join(parts: list[Subposterior]) -> Subposterior:
+        shard = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(part.shard for part in parts))
+        return Subposterior(parts[0].model, shard, len(parts) * parts[0].prior_power)
+
+    return [join(densities[part]) for part in _parts(len(densities), NUM_PIECES)]
+
+
+def _parts(count: int, num_parts: int) -> list[slice]:
+    size = -(-count // num_parts)
+    return [slice(first, first + size) for first in range(0, count, size)]
+
+
+def _evaluate_all(
+    densities: Sequence[Subposterior], points: Float[Array, "point dim"]
+) -> tuple[np.ndarray, np.ndarray]:
+    return _sum([evaluate(density, points) for density in densities])
+
+
+def _sum(parts: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    log_densities, scores = zip(*parts, strict=True)
+    return np.sum(log_densities, axis=0), np.sum(scores, axis=0)
 
 
 class Minibatch:

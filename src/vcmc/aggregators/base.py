@@ -13,10 +13,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..space import Product
-from ..typing import Point
+from ..typing import Point, Scalar
 from .weights import AbstractStart
 
 
@@ -37,6 +38,23 @@ class AbstractAggregator(eqx.Module):
 
         Volumes are those of real coordinates, so that an entropy of points plus these is one of points.
         """
+
+    def moments(self, prepared: Any) -> Any:
+        """What `precision` and `expected_square` need of all prepared draws, axes (shard, draw, …)."""
+        del prepared
+
+    def precision(self, moments: Any) -> Float[Array, "dim dim"] | None:
+        """A first idea of the posterior's precision, where `expected_square` is known; else nothing."""
+        del moments
+        return None
+
+    def expected_square(self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
+        r"""$\mathbb E (F - c)^\top P (F - c)$ over draws of the shards, independent of each other.
+
+        It makes the objective's estimate less noisy. Where there is no closed form, zero, and no `precision`.
+        """
+        del moments, centre, precision
+        return jnp.zeros(())
 
     def realigned(self, draws: Float[Array, "shard draw dim"]) -> "AbstractAggregator":
         """The aggregator with what is discrete in it fitted again, given its weights: by default there is nothing."""
@@ -70,11 +88,11 @@ def aggregate(
 
 @eqx.filter_jit
 def prepare_all(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]) -> Any:
-    """What merging needs of all draws, with axes (draw, shard, …)."""
-    return jax.vmap(aggregator.prepare, in_axes=1)(draws)
+    """What merging needs of all draws, with axes (shard, draw, …)."""
+    return jax.vmap(aggregator.prepare, in_axes=1, out_axes=1)(draws)
 
 
 @eqx.filter_jit
 def merge_all(aggregator: AbstractAggregator, prepared: Any) -> Float[Array, "draw dim"]:
     """The points that prepared draws merge to."""
-    return jax.vmap(aggregator.merge)(prepared)
+    return jax.vmap(aggregator.merge, in_axes=1)(prepared)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..space import Product
-from ..typing import Point
+from ..typing import Point, Scalar
 from .base import AbstractAggregator, AbstractFamily
 from .combinatorial import CombinatorialFamily
 from .spectral import SpectralFamily
@@ -38,6 +38,26 @@ class Blocks(AbstractAggregator):
 
     def log_dets(self, prepared: dict[str, Any]) -> Float[Array, " shard"]:
         return sum(part.log_dets(prepared[name]) for name, part, _ in self._blocks())
+
+    def moments(self, prepared: dict[str, Any]) -> dict[str, Any]:
+        return {name: part.moments(prepared[name]) for name, part, _ in self._blocks()}
+
+    def precision(self, moments: dict[str, Any]) -> Float[Array, "dim dim"]:
+        dim = sum(map(len, self.coordinates))
+        precision = jnp.zeros((dim, dim))
+        for name, part, block in self._blocks():
+            inside = part.precision(moments[name])
+            if inside is not None:
+                precision = precision.at[jnp.ix_(block, block)].set(inside)
+        return precision
+
+    def expected_square(
+        self, moments: dict[str, Any], centre: Point, precision: Float[Array, "dim dim"]
+    ) -> Scalar:
+        return sum(
+            part.expected_square(moments[name], centre[block], precision[jnp.ix_(block, block)])
+            for name, part, block in self._blocks()
+        )
 
     def realigned(self, draws: Float[Array, "shard draw dim"]) -> "Blocks":
         parts = {name: part.realigned(draws[:, :, block]) for name, part, block in self._blocks()}

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..space import Product
-from ..typing import Point
+from ..typing import Point, Scalar
 from .base import AbstractAggregator, AbstractFamily
 from .vector import VectorFamily
 from .weights import AbstractStart
@@ -43,6 +43,15 @@ class Combinatorial(AbstractAggregator):
 
     def log_dets(self, prepared: Any) -> Float[Array, " shard"]:
         return self.inner.log_dets(prepared)
+
+    def moments(self, prepared: Any) -> Any:
+        return self.inner.moments(prepared)
+
+    def precision(self, moments: Any) -> Float[Array, "dim dim"] | None:
+        return self.inner.precision(moments)
+
+    def expected_square(self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
+        return self.inner.expected_square(moments, centre, precision)
 
     def realigned(self, draws: Float[Array, "shard draw dim"]) -> "Combinatorial":
         if not self.alternating:

@@ -8,13 +8,26 @@ Carlo are not symmetric, but they are in coordinates $z = B^{-1} \theta$ that ma
 So the matrices weigh points in a *frame* $B$, $F = B \sum_k W_k B^{-1} \theta_k$, and consensus is a member.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..space import Product
-from ..typing import Point
+from ..typing import Point, Scalar
 from .base import AbstractAggregator, AbstractFamily
 from .weights import AbstractStart, Diagonal, Matrices, shrunk_covariances
+
+FEW = 10  # coordinates: K matrices of this size are cheap to learn
+MANY = 100  # coordinates: above, covariances take too long where only variances are weighed
+
+
+class Moments(NamedTuple):
+    """Means of the shards' draws, their covariances (or variances), and the sum of their precisions."""
+
+    means: Float[Array, "shard dim"]
+    spreads: Float[Array, "shard dim dim"] | Float[Array, "shard dim"]
+    precision: Float[Array, "dim dim"]
 
 
 class Vector(AbstractAggregator):
@@ -42,6 +55,33 @@ class Vector(AbstractAggregator):
         del prepared
         return self.weights.log_dets()
 
+    def moments(self, prepared: Float[Array, "shard draw dim"]) -> Moments:
+        draws, means = prepared, prepared.mean(axis=1)
+        if isinstance(self.weights, Diagonal) and draws.shape[2] > MANY:
+            variances = draws.var(axis=1)
+            return Moments(means, variances, jnp.diag(jnp.sum(1 / variances, axis=0)))
+        centred = draws - means[:, None]
+        covariances = jnp.einsum("kti,ktj->kij", centred, centred) / draws.shape[1]
+        return Moments(means, covariances, jnp.linalg.inv(shrunk_covariances(draws)).sum(axis=0))
+
+    def precision(self, moments: Moments) -> Float[Array, "dim dim"]:
+        if self.frame is None:
+            return moments.precision
+        inverse = jnp.linalg.inv(self.frame)
+        return inverse.T @ moments.precision @ inverse
+
+    def expected_square(self, moments: Moments, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
+        bias = self.merge(moments.means) - centre
+        inside = precision if self.frame is None else self.frame.T @ precision @ self.frame
+        weights, spreads = self.weights.values, moments.spreads
+        if isinstance(self.weights, Matrices):
+            square = jnp.sum(jnp.einsum("ij,kjl->kil", inside, weights) * (weights @ spreads))
+        elif spreads.ndim == 2:
+            square = jnp.sum(jnp.diag(inside) * weights**2 * spreads)
+        else:
+            square = jnp.sum(weights * jnp.einsum("kij,kj->ki", inside * spreads, weights))
+        return bias @ precision @ bias + square
+
     def shard_weights(self) -> Float[Array, "shard dim"]:
         if self.frame is None:
             return self.weights.diagonals()
@@ -53,17 +93,17 @@ class VectorFamily(AbstractFamily):
     """Weighted averages of points.
 
     Args:
-        full: weigh by matrices, not coordinate by coordinate.
+        full: weigh by matrices, not coordinate by coordinate; by default where there are at most ten coordinates.
         framed: let the matrices be symmetric in coordinates that the shards' joint precision whitens, so
             that consensus Monte Carlo is in the family. The paper's family has them symmetric as they stand.
     """
 
-    full: bool = False
+    full: bool | None = None
     framed: bool = True
 
     def fit(self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart) -> Vector:
-        del space
-        if not self.full:
+        full = space.dim <= FEW if self.full is None else self.full
+        if not full:
             return Vector(start.diagonal(draws))
         weights = start.matrices(draws)
         if not self.framed:

@@ -18,7 +18,7 @@ class Average(AbstractCombiner):
     """Uniform averages: every shard counts the same."""
 
     def __call__(self, shards: Subposteriors) -> Combined:
-        return _combine(VectorFamily().fit(shards.space, shards.draws, Uniform()), shards)
+        return _combine(VectorFamily(full=False).fit(shards.space, shards.draws, Uniform()), shards)
 
 
 class Consensus(AbstractCombiner):

@@ -17,7 +17,7 @@ from ..aggregators.blocks import BlockFamily
 from ..aggregators.weights import AbstractStart, AbstractWeights, Precision, weights_of, with_weights
 from ..objective import AbstractEntropy, Objective, Relaxed
 from ..optimizers.adaptive import Adaptive
-from ..optimizers.base import AbstractOptimizer, Climb
+from ..optimizers.base import WINDOW, AbstractOptimizer, Climb, random_batch
 from ..target import Minibatch, Target
 from .base import AbstractCombiner, Combined, Subposteriors
 
@@ -61,16 +61,17 @@ class Variational(AbstractCombiner):
             aggregator = learned.realigned(shards.draws)
             if eqx.tree_equal(aggregator, learned):
                 break
-        objective.target = shards.target
-        gain, error = _gain(objective, start, climbs[-1].weights, self.optimizer.num_samples, shards.seed)
         weights, notes = climbs[-1].weights, []
-        if gain < -2 * error:
-            weights = start
-            notes.append(
-                f"the objective fell by {-gain:.3g} ± {error:.2g} nats from its start, and the start's weights were kept: "
-                "try a smaller learning rate, or more samples in every iteration."
-            )
-        elif not climbs[-1].finished:
+        if not _clearly_rose(climbs):
+            objective.target = shards.target
+            gain, error = _gain(objective, start, weights, self.optimizer.num_samples, shards.seed)
+            if gain < -2 * error:
+                weights = start
+                notes.append(
+                    f"the objective fell by {-gain:.3g} ± {error:.2g} nats from its start, and the start's weights were "
+                    "kept: try a smaller learning rate, or more samples in every iteration."
+                )
+        if not climbs[-1].finished:
             notes.append(
                 f"the objective was still rising after {len(climbs[-1].values)} iterations: raise the optimizer's "
                 "max_iterations."
@@ -94,6 +95,13 @@ class Variational(AbstractCombiner):
         return Minibatch(shards.target, aggregator(shards.draws.mean(axis=1)), num_shards, shards.seed)
 
 
+def _clearly_rose(climbs: list[Climb]) -> bool:
+    """Whether the last window is above the start by more than three errors: then there is no need to compare."""
+    last = climbs[-1].values[-WINDOW:]
+    error = np.hypot(climbs[0].errors[0], np.std(last, ddof=1) / np.sqrt(len(last)))
+    return bool(np.mean(last) - climbs[0].values[0] > 3 * error)
+
+
 def _gain(
     objective: Objective,
     before: list[AbstractWeights],
@@ -103,7 +111,6 @@ def _gain(
 ) -> tuple[float, float]:
     """By how much the objective rose, and the error of that, on draws that both weights are judged by."""
     generator = np.random.default_rng((seed, 1))
-    size = min(num_samples, objective.num_draws)
-    batches = [generator.choice(objective.num_draws, size, replace=False) for _ in range(NUM_COMPARED)]
+    batches = [random_batch(objective, num_samples, generator) for _ in range(NUM_COMPARED)]
     gains = [float(objective(after, batch).value - objective(before, batch).value) for batch in batches]
     return float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(NUM_COMPARED))

@@ -24,7 +24,7 @@ class Adaptive(AbstractOptimizer):
 
     method: Callable[[float], optax.GradientTransformation] = eqx.field(default=optax.adam, static=True)
     learning_rate: float = 0.2
-    num_samples: int = 10
+    num_samples: int = 5
     data_fraction: float = 1.0
     max_iterations: int = 500
 

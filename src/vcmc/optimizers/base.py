@@ -8,20 +8,21 @@ To write an optimizer, subclass `AbstractOptimizer` and give it `init` and `upda
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..aggregators.weights import AbstractWeights
-from ..objective import Objective
+from ..objective import Local, Objective
 
-WINDOW = 10  # iterations
+WINDOW = 5  # iterations
 SHORTER = 3.0  # by which steps are divided on a plateau
-PLATEAUS = 3  # the last of which ends the climb
+PLATEAUS = 2  # the last of which ends the climb
+NUM_STEPS = 8  # from one evaluation of the target, where its curvature is known about
 
 Weights = list[AbstractWeights]
 
@@ -64,21 +65,24 @@ class AbstractOptimizer(eqx.Module):
         """Raise an objective until it stops rising by more than its noise."""
         generator = np.random.default_rng(seed)
         state = self.init(weights)
+        objective(weights, random_batch(objective, self.num_samples, generator))
+        objective.learn()
         rate = 1.0
         num_plateaus = 0
         values: list[float] = []
         errors: list[float] = []
-        size = min(self.num_samples, objective.num_draws)
         while len(values) < self.max_iterations and num_plateaus < PLATEAUS:
             visited = []
             for _ in range(WINDOW):
-                estimate = objective(weights, generator.choice(objective.num_draws, size, replace=False))
-                values.append(float(estimate.value))
-                errors.append(float(estimate.error))
-                weights, state = _update(self, estimate.gradient, weights, state, np.asarray(rate))
+                local = objective.near(weights, random_batch(objective, self.num_samples, generator))
+                num_steps = NUM_STEPS if objective.is_bent else 1
+                (value, error), weights, state = _move(self, local, num_steps, weights, state, np.asarray(rate))
+                values.append(float(value))
+                errors.append(float(error))
                 visited.append(weights)
                 advance()
-            if len(values) > WINDOW and not _rises(np.array(values)):
+            objective.learn()
+            if len(values) > WINDOW and not _rises(values[-2 * WINDOW : -WINDOW], values[-WINDOW:]):
                 num_plateaus += 1
                 rate /= SHORTER
         mean = jax.tree.map(lambda *each: sum(each) / len(each), *visited)
@@ -86,14 +90,32 @@ class AbstractOptimizer(eqx.Module):
 
 
 @eqx.filter_jit
-def _update(
-    optimizer: AbstractOptimizer, gradient: list[Array], weights: Weights, state: Any, rate: Array
-) -> tuple[Weights, Any]:
-    return optimizer.update(gradient, weights, state, rate)
+def _move(
+    optimizer: AbstractOptimizer,
+    local: Local,
+    num_steps: int,
+    weights: Weights,
+    state: Any,
+    rate: Array,
+) -> tuple[tuple[Array, Array], Weights, Any]:
+    """The objective and its error before some steps, and the weights and the state after them."""
+
+    def step(carried: tuple[Weights, Any], _: None) -> tuple[tuple[Weights, Any], tuple[Array, Array]]:
+        estimate = local.estimate(carried[0])
+        return optimizer.update(estimate.gradient, *carried, rate), (estimate.value, estimate.error)
+
+    (weights, state), (values, errors) = jax.lax.scan(step, (weights, state), length=num_steps)
+    return (values[0], errors[0]), weights, state
 
 
-def _rises(values: Float[np.ndarray, " iteration"]) -> bool:
-    """Whether the last window's mean is above that of the window before by more than its noise."""
-    before, last = values[-2 * WINDOW : -WINDOW], values[-WINDOW:]
-    noise = np.sqrt((before.var(ddof=1) + last.var(ddof=1)) / WINDOW)
-    return bool(last.mean() - before.mean() > noise)
+def random_batch(
+    objective: Objective, size: int, generator: np.random.Generator
+) -> Int[np.ndarray, "point shard"]:
+    """Numbers of draws, chosen in every shard by itself: shards are independent, so that any draws go together."""
+    return generator.integers(objective.num_draws, size=(size, objective.num_shards))
+
+
+def _rises(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether the mean of later values is above that of earlier ones by more than the error of the difference."""
+    error = np.sqrt(np.var(before, ddof=1) / len(before) + np.var(after, ddof=1) / len(after))
+    return bool(np.mean(after) - np.mean(before) > error)
