@@ -11,10 +11,12 @@ from jaxtyping import install_import_hook
 
 # Shapes in signatures are checked in all tests. Left out are the doors, whose own checks are tested, and
 # the Gibbs samplers in NumPy, whose inner loops would spend their time being checked.
-ROOMS = ["aggregators", "combiners", "diagnostics", "model", "result", "start", "target"]
+ROOMS = ["aggregators", "combiners", "diagnostics", "model", "objective", "optimizers", "result", "start", "target"]
 ROOMS += ["samplers.base", "samplers.nuts", "samplers.truncated_normal", "samplers.wishart_exact"]
 with install_import_hook([f"vcmc.{room}" for room in ROOMS], "beartype.beartype"):
     import vcmc
+
+from vcmc.target import Target  # noqa: E402
 
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
 
@@ -51,3 +53,68 @@ def conjugate() -> Conjugate:
         log_likelihood=lambda params, rows: -0.5 * (rows["y"] - rows["x"] @ params["beta"]) ** 2,
     )
     return Conjugate(model, {"x": x, "y": y}, precision)
+
+
+class GaussianShards(NamedTuple):
+    """Shards whose subposteriors are known Gaussians, and their product: a shard is a row of its own."""
+
+    means: np.ndarray
+    covariances: np.ndarray
+
+    @property
+    def dim(self) -> int:
+        return self.means.shape[1]
+
+    def product(self):
+        """Mean and covariance of the product of the shards."""
+        precisions = np.linalg.inv(self.covariances)
+        covariance = np.linalg.inv(precisions.sum(axis=0))
+        return covariance @ np.einsum("kij,kj->i", precisions, self.means), covariance
+
+    def target(self) -> Target:
+        """The log density of the product, up to a constant."""
+        model = vcmc.Model(
+            space={"theta": vcmc.Real(self.dim)},
+            log_prior=lambda params: 0.0 * jnp.sum(params["theta"]),
+            log_likelihood=lambda params, rows: (
+                -0.5
+                * jnp.einsum(
+                    "ki,kij,kj->k",
+                    params["theta"] - rows["mean"],
+                    rows["precision"],
+                    params["theta"] - rows["mean"],
+                )
+            ),
+        )
+        rows = {"mean": self.means, "precision": np.linalg.inv(self.covariances)}
+        partition = vcmc.split(rows, len(self.means))
+        return Target(model, [partition.load(k) for k in range(len(self.means))], vcmc.executors.Local())
+
+    def draws(self, num_draws: int, seed: int = 0) -> jax.Array:
+        """Draws of every shard whose means and covariances are exactly those of the shard."""
+        noise = np.random.default_rng(seed).normal(size=(len(self.means), num_draws, self.dim))
+        noise -= noise.mean(axis=1, keepdims=True)
+        roots = np.linalg.cholesky(noise.transpose(0, 2, 1) @ noise / num_draws)
+        white = np.linalg.solve(roots, noise.transpose(0, 2, 1))
+        coloured = np.linalg.cholesky(self.covariances) @ white
+        return jnp.asarray(self.means[:, None] + coloured.transpose(0, 2, 1))
+
+    def subposteriors(self, num_draws: int, seed: int = 0) -> vcmc.combiners.Subposteriors:
+        """What a combiner is given."""
+        target = self.target()
+        return vcmc.combiners.Subposteriors(
+            self.draws(num_draws, seed), target.densities[0].model.space, target, seed
+        )
+
+
+@pytest.fixture(scope="session")
+def gaussian_shards():
+    """A function that makes Gaussian shards of so many shards and dimensions, with means and covariances that differ."""
+
+    def make(num_shards: int, dim: int, seed: int = 0, spread: float = 1.0) -> GaussianShards:
+        generator = np.random.default_rng(seed)
+        roots = generator.normal(size=(num_shards, dim, dim))
+        covariances = roots @ roots.transpose(0, 2, 1) + 0.2 * np.eye(dim)
+        return GaussianShards(spread * generator.normal(size=(num_shards, dim)), covariances)
+
+    return make

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from . import combiners, executors, samplers
 from .combiners.base import Subposteriors
-from .diagnostics.additivity import check_additivity, check_information
+from .diagnostics.additivity import check_additivity, check_information, check_labels
 from .diagnostics.shards import broken_shards, doubts, shard_ess, shard_rhat
 from .draws import named_draws, space_of
 from .model import Model, Subposterior
@@ -99,7 +99,9 @@ def infer(
         model = model.fitted(shards)
         sampler = sampler or model.suited_sampler(shards) or samplers.NUTS()
         target = Target(model, shards, executor)
-        check_additivity(model, shards, 0.5 * jax.random.normal(check_key, (model.space.dim,)))
+        somewhere = 0.5 * jax.random.normal(check_key, (model.space.dim,))
+        check_additivity(model, shards, somewhere)
+        check_labels(target.densities[0], somewhere)
         stage.advance()
         starts = model.starts(shards[0], start_key) or random_starts(target.densities[0], start_key)
         notes = check_information(target, jnp.stack(starts))

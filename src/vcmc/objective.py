@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .aggregators.base import AbstractAggregator, merge_all, prepare_all
-from .aggregators.weights import AbstractWeights, with_weights
+from .aggregators.weights import AbstractWeights, means_and_covariances, with_weights
 from .typing import Scalar
 
 LogDensity = Callable[[Float[Array, "point dim"]], tuple[Float[Array, " point"], Float[Array, "point dim"]]]
@@ -51,16 +51,9 @@ class Gaussian(AbstractEntropyEstimate):
     """
 
     def __call__(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
-        return _gaussian_entropies(draws)
-
-
-@jax.jit
-def _gaussian_entropies(draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
-    def entropy(shard: Float[Array, "draw dim"]) -> Scalar:
-        covariance = jnp.atleast_2d(jnp.cov(shard, rowvar=False))
-        return 0.5 * jnp.linalg.slogdet(2 * jnp.pi * jnp.e * covariance)[1]
-
-    return jax.lax.map(entropy, draws)
+        num_draws = draws.shape[1]
+        covariances = means_and_covariances(draws)[1] * num_draws / (num_draws - 1)
+        return jnp.asarray(0.5 * np.linalg.slogdet(2 * np.pi * np.e * covariances)[1])
 
 
 class NearestNeighbours(AbstractEntropyEstimate):
@@ -227,20 +220,19 @@ class Objective:
         self._entropy = entropy
         self._entropies = entropy.estimate(draws)
         self._prepared = prepare_all(aggregator, draws)
-        self._moments, self._precision = _summarise(aggregator, self._prepared)
+        self._moments = aggregator.moments(self._prepared)
+        self._precision = aggregator.precision(self._prepared)
         self._hill = Hill(jnp.zeros(dim), jnp.zeros((dim, dim)))
         self._seen: list[tuple[Array, Array]] = []
 
     @property
     def is_bent(self) -> bool:
         """Whether a hill stands for the target in all coordinates, so that a few steps may be made from one evaluation."""
-        return self._precision is not None and bool(jnp.all(jnp.diag(self._hill.precision) > 0))
+        return self._precision is not None and bool(np.all(np.diag(self._precision) > 0))
 
     def near(self, weights: list[AbstractWeights], batch: Int[np.ndarray, "point shard"]) -> Local:
         """The objective near some weights, from some draws: `batch` has the numbers of every shard's draws."""
-        points, prepared = _merge(
-            with_weights(self.aggregator, weights), self._prepared, jnp.asarray(batch)
-        )
+        points, prepared = _merge(with_weights(self.aggregator, weights), self._prepared, jnp.asarray(batch))
         log_densities, scores = self.target(points)
         self._seen.append((points, scores))
         heights, slopes = _climb(self._hill, points)
@@ -263,7 +255,7 @@ class Objective:
     def learn(self) -> None:
         """Put the hill where the evaluations since the last call say, and forget them."""
         if self._precision is not None and self._seen:
-            points, scores = (jnp.concatenate(each) for each in zip(*self._seen, strict=True))
+            points, scores = (np.concatenate(each) for each in zip(*self._seen, strict=True))
             self._hill = _fit_hill(self._precision, points, scores)
         self._seen = []
 
@@ -275,12 +267,6 @@ class Objective:
 @eqx.filter_jit
 def _estimate(local: Local, weights: list[AbstractWeights]) -> Estimate:
     return local.estimate(weights)
-
-
-@eqx.filter_jit
-def _summarise(aggregator: AbstractAggregator, prepared: Any) -> tuple[Any, Float[Array, "dim dim"] | None]:
-    moments = aggregator.moments(prepared)
-    return moments, aggregator.precision(moments)
 
 
 @eqx.filter_jit
@@ -299,13 +285,17 @@ def _climb(
     return 0.5 * jnp.sum(slopes * (points - hill.centre), axis=1), slopes
 
 
-@jax.jit
 def _fit_hill(
-    precision: Float[Array, "dim dim"], points: Float[Array, "point dim"], scores: Float[Array, "point dim"]
+    precision: Float[np.ndarray, "dim dim"],
+    points: Float[np.ndarray, "point dim"],
+    scores: Float[np.ndarray, "point dim"],
 ) -> Hill:
     """The hill whose slope is, on average over points, that of the target, and which is as steep in all."""
     mean, slope = points.mean(axis=0), scores.mean(axis=0)
     centred = points - mean
-    steepness = -jnp.sum(centred * (scores - slope)) / jnp.sum((centred @ precision) * centred)
-    precision = jnp.where(steepness > 0, steepness, 1.0) * precision
-    return Hill(mean + jnp.linalg.pinv(precision, hermitian=True) @ slope, precision)
+    known = np.diag(precision) > 0  # a hill need not stand in all coordinates
+    fall = -np.sum(centred * (scores - slope), where=known)
+    steepness = fall / max(np.sum((centred @ precision) * centred), 1e-300)
+    precision = precision * (steepness if steepness > 0 else 1.0)
+    centre = mean + np.linalg.pinv(precision, hermitian=True) @ slope
+    return Hill(jnp.asarray(centre), jnp.asarray(precision))

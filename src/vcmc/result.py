@@ -65,7 +65,9 @@ def make_tree(groups: Mapping[str, Any], settings: Mapping[str, Any]) -> "DataTr
     from xarray import DataTree
 
     datasets = {
-        group: dict_to_dataset(dict(arrays), sample_dims=AXES.get(group, ["shard", "chain", "draw"]), check_conventions=False)
+        group: dict_to_dataset(
+            dict(arrays), sample_dims=AXES.get(group, ["shard", "chain", "draw"]), check_conventions=False
+        )
         for group, arrays in groups.items()
     }
     tree = DataTree.from_dict(datasets)

@@ -69,10 +69,12 @@ class Space:
 
     def relabel(self, coordinates: jax.Array, order: jax.Array) -> jax.Array:
         """The real coordinates of the value whose component l is the old component `order[l]`."""
+        del coordinates, order
         raise TypeError(f"{self} has no exchangeable components.")
 
     def components(self, coordinates: jax.Array) -> jax.Array:
         """Real coordinates by component, an array (component, coordinate), to measure distances by."""
+        del coordinates
         raise TypeError(f"{self} has no exchangeable components.")
 
     def __repr__(self) -> str:

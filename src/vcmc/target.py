@@ -28,7 +28,9 @@ class Mapper(Protocol):
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]: ...
 
 
-NUM_TASKS = 16  # of one evaluation, at most: the same on all executors, so that sums are the same to the last bit
+NUM_TASKS = (
+    16  # of one evaluation, at most: the same on all executors, so that sums are the same to the last bit
+)
 SMALL, NUM_PIECES = 2**28, 2  # below so many bytes, rows are copied and evaluated in so few pieces
 
 

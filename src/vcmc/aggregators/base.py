@@ -14,6 +14,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..space import Product
@@ -40,12 +41,12 @@ class AbstractAggregator(eqx.Module):
         """
 
     def moments(self, prepared: Any) -> Any:
-        """What `precision` and `expected_square` need of all prepared draws, axes (shard, draw, …)."""
+        """What `expected_square` needs of all prepared draws, axes (shard, draw, …)."""
         del prepared
 
-    def precision(self, moments: Any) -> Float[Array, "dim dim"] | None:
+    def precision(self, prepared: Any) -> Float[np.ndarray, "dim dim"] | None:
         """A first idea of the posterior's precision, where `expected_square` is known; else nothing."""
-        del moments
+        del prepared
         return None
 
     def expected_square(self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
@@ -86,9 +87,18 @@ def aggregate(
     return merge_all(aggregator, prepare_all(aggregator, draws))
 
 
-@eqx.filter_jit
 def prepare_all(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]) -> Any:
     """What merging needs of all draws, with axes (shard, draw, …)."""
+    first = draws[:, 0]
+    if (
+        aggregator.prepare(first) is first
+    ):  # there is nothing to prepare, and a copy would take as long as merging
+        return draws
+    return _prepare(aggregator, draws)
+
+
+@eqx.filter_jit
+def _prepare(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]) -> Any:
     return jax.vmap(aggregator.prepare, in_axes=1, out_axes=1)(draws)
 
 

@@ -47,8 +47,8 @@ class Combinatorial(AbstractAggregator):
     def moments(self, prepared: Any) -> Any:
         return self.inner.moments(prepared)
 
-    def precision(self, moments: Any) -> Float[Array, "dim dim"] | None:
-        return self.inner.precision(moments)
+    def precision(self, prepared: Any) -> Float[np.ndarray, "dim dim"] | None:
+        return self.inner.precision(prepared)
 
     def expected_square(self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
         return self.inner.expected_square(moments, centre, precision)
@@ -75,7 +75,9 @@ class CombinatorialFamily(AbstractFamily):
     inner: AbstractFamily = eqx.field(default_factory=VectorFamily)
     alternating: bool = True
 
-    def fit(self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart) -> Combinatorial:
+    def fit(
+        self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
+    ) -> Combinatorial:
         counts = {inside.num_labels for inside in space.values()}
         if len(counts) != 1 or None in counts:
             raise TypeError(
@@ -85,7 +87,7 @@ class CombinatorialFamily(AbstractFamily):
             )
         alignment = _align(space, draws, space.components(draws[0].mean(axis=0)))
         for _ in range(MAX_ROUNDS if self.alternating else 1):
-            aligned = jax.vmap(jax.vmap(space.relabel, in_axes=(0, None)))(draws, alignment)
+            aligned = jax.jit(jax.vmap(jax.vmap(space.relabel, in_axes=(0, None))))(draws, alignment)
             fitted = Combinatorial(self.inner.fit(space, aligned, start), alignment, space, self.alternating)
             alignment = fitted.realigned(draws).alignment
             if (alignment == fitted.alignment).all():
@@ -99,7 +101,7 @@ def _align(
     """The labels in every shard of the components that are nearest to the common ones."""
     from scipy.optimize import linear_sum_assignment  # here, not above: it adds to the time of `import vcmc`
 
-    components = np.asarray(jax.vmap(jax.vmap(space.components))(draws))
+    components = np.asarray(jax.jit(jax.vmap(jax.vmap(space.components)))(draws))
     spread = np.sqrt(components.var(axis=1).mean(axis=(0, 1)))
     means = components.mean(axis=1) / spread
     distances = np.sum((np.asarray(common / spread)[None, :, None] - means[:, None]) ** 2, axis=-1)

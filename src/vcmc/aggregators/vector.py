@@ -11,23 +11,23 @@ So the matrices weigh points in a *frame* $B$, $F = B \sum_k W_k B^{-1} \theta_k
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..space import Product
 from ..typing import Point, Scalar
 from .base import AbstractAggregator, AbstractFamily
-from .weights import AbstractStart, Diagonal, Matrices, shrunk_covariances
+from .weights import AbstractStart, Diagonal, Matrices, means_and_covariances, shrunk_covariances
 
 FEW = 10  # coordinates: K matrices of this size are cheap to learn
 MANY = 100  # coordinates: above, covariances take too long where only variances are weighed
 
 
 class Moments(NamedTuple):
-    """Means of the shards' draws, their covariances (or variances), and the sum of their precisions."""
+    """Means of the shards' draws, and their covariances or variances."""
 
     means: Float[Array, "shard dim"]
     spreads: Float[Array, "shard dim dim"] | Float[Array, "shard dim"]
-    precision: Float[Array, "dim dim"]
 
 
 class Vector(AbstractAggregator):
@@ -56,19 +56,18 @@ class Vector(AbstractAggregator):
         return self.weights.log_dets()
 
     def moments(self, prepared: Float[Array, "shard draw dim"]) -> Moments:
-        draws, means = prepared, prepared.mean(axis=1)
-        if isinstance(self.weights, Diagonal) and draws.shape[2] > MANY:
-            variances = draws.var(axis=1)
-            return Moments(means, variances, jnp.diag(jnp.sum(1 / variances, axis=0)))
-        centred = draws - means[:, None]
-        covariances = jnp.einsum("kti,ktj->kij", centred, centred) / draws.shape[1]
-        return Moments(means, covariances, jnp.linalg.inv(shrunk_covariances(draws)).sum(axis=0))
+        if isinstance(self.weights, Diagonal) and prepared.shape[2] > MANY:
+            return Moments(prepared.mean(axis=1), prepared.var(axis=1))
+        return Moments(*map(jnp.asarray, means_and_covariances(prepared)))
 
-    def precision(self, moments: Moments) -> Float[Array, "dim dim"]:
+    def precision(self, prepared: Float[Array, "shard draw dim"]) -> Float[np.ndarray, "dim dim"]:
+        if isinstance(self.weights, Diagonal) and prepared.shape[2] > MANY:
+            return np.diag(np.sum(1 / np.asarray(prepared).var(axis=1), axis=0))
+        inside = np.linalg.inv(shrunk_covariances(prepared)).sum(axis=0)
         if self.frame is None:
-            return moments.precision
-        inverse = jnp.linalg.inv(self.frame)
-        return inverse.T @ moments.precision @ inverse
+            return inside
+        inverse = np.linalg.inv(np.asarray(self.frame))
+        return inverse.T @ inside @ inverse
 
     def expected_square(self, moments: Moments, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
         bias = self.merge(moments.means) - centre
@@ -108,7 +107,7 @@ class VectorFamily(AbstractFamily):
         weights = start.matrices(draws)
         if not self.framed:
             return Vector(Matrices(weights).project())
-        precision = jnp.linalg.inv(shrunk_covariances(draws)).sum(axis=0)
-        frame = jnp.linalg.inv(jnp.linalg.cholesky(precision)).T
-        inside = jnp.linalg.solve(frame, weights @ frame)
-        return Vector(Matrices((inside + jnp.swapaxes(inside, 1, 2)) / 2), frame)
+        precision = np.linalg.inv(shrunk_covariances(draws)).sum(axis=0)
+        frame = np.linalg.inv(np.linalg.cholesky(precision)).T
+        inside = np.linalg.solve(frame, np.asarray(weights) @ frame)
+        return Vector(Matrices(jnp.asarray((inside + inside.transpose(0, 2, 1)) / 2)), jnp.asarray(frame))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..typing import Scalar
@@ -60,10 +60,14 @@ class Diagonal(AbstractWeights):
     values: Float[Array, "shard dim"]
 
     def project(self) -> "Diagonal":
+        from optax.projections import (
+            projection_simplex,
+        )  # here, not above: it adds to the time of `import vcmc`
+
         floor = FLOOR / len(self.values)
 
         def nearest(column: Float[Array, " shard"]) -> Float[Array, " shard"]:
-            return floor + optax.projections.projection_simplex(column - floor, 1 - FLOOR)
+            return floor + projection_simplex(column - floor, 1 - FLOOR)
 
         return Diagonal(jax.vmap(nearest, in_axes=1, out_axes=1)(self.values))
 
@@ -212,18 +216,28 @@ class Precision(AbstractStart):
     """Every shard counts by its precision, as in consensus Monte Carlo."""
 
     def diagonal(self, draws: Float[Array, "shard draw dim"]) -> Diagonal:
-        precisions = 1 / jnp.var(draws, axis=1, ddof=1)
-        return Diagonal(precisions / precisions.sum(axis=0))
+        precisions = 1 / np.asarray(draws).var(axis=1, ddof=1)
+        return Diagonal(jnp.asarray(precisions / precisions.sum(axis=0)))
 
     def matrices(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, "shard dim dim"]:
-        precisions = jnp.linalg.inv(shrunk_covariances(draws))
-        return jnp.linalg.solve(precisions.sum(axis=0), precisions)
+        precisions = np.linalg.inv(shrunk_covariances(draws))
+        return jnp.asarray(np.linalg.solve(precisions.sum(axis=0), precisions))
 
 
-@jax.jit
-def shrunk_covariances(
+# What follows is done once in a run, in NumPy: JAX would take longer to compile it than it takes.
+
+
+def means_and_covariances(
     draws: Float[Array, "shard draw dim"],
-) -> Float[Array, "shard dim dim"]:
+) -> tuple[Float[np.ndarray, "shard dim"], Float[np.ndarray, "shard dim dim"]]:
+    """Means and covariances of the shards' draws, dividing by their number."""
+    values = np.asarray(draws)
+    means = values.mean(axis=1)
+    centred = values - means[:, None]
+    return means, centred.transpose(0, 2, 1) @ centred / centred.shape[1]
+
+
+def shrunk_covariances(draws: Float[Array, "shard draw dim"]) -> Float[np.ndarray, "shard dim dim"]:
     r"""Covariances of the shards, each shrunk towards what the shards have in common.
 
     The pooled covariance is shrunk towards its diagonal; in coordinates that it whitens, every
@@ -232,25 +246,24 @@ def shrunk_covariances(
     unless there is nothing to tell apart.
     """
     num_shards, num_draws, dim = draws.shape
-    centred = draws - draws.mean(axis=1, keepdims=True)
-    covariances = jnp.einsum("kti,ktj->kij", centred, centred) / (num_draws - 1)
+    covariances = means_and_covariances(draws)[1] * num_draws / (num_draws - 1)
     if dim == 1:
         return covariances
     pooled = covariances.mean(axis=0)
-    scales = jnp.sqrt(jnp.diag(pooled))
-    correlation = _shrink(pooled / jnp.outer(scales, scales), num_shards * num_draws)
-    root = scales[:, None] * jnp.linalg.cholesky(correlation)
-    inverse = jnp.linalg.inv(root)
-    whitened = jnp.einsum("ij,kjl,ml->kim", inverse, covariances, inverse)
-    shrunk = jax.vmap(lambda covariance: _shrink(covariance, num_draws))(whitened)
-    return jnp.einsum("ij,kjl,ml->kim", root, shrunk, root)
+    scales = np.sqrt(np.diag(pooled))
+    correlation = _shrink(pooled[None] / np.outer(scales, scales), num_shards * num_draws)[0]
+    root = scales[:, None] * np.linalg.cholesky(correlation)
+    inverse = np.linalg.inv(root)
+    return root @ _shrink(inverse @ covariances @ inverse.T, num_draws) @ root.T
 
 
-def _shrink(covariance: Float[Array, "dim dim"], num_draws: int) -> Float[Array, "dim dim"]:
-    """Oracle approximating shrinkage towards a multiple of the identity."""
-    dim = covariance.shape[0]
-    mean_variance: Scalar = jnp.trace(covariance) / dim
-    mean_square = jnp.mean(covariance**2)
-    excess = jnp.maximum(mean_square - mean_variance**2 / dim, 1e-300)
-    amount = jnp.minimum((mean_square + mean_variance**2) / ((num_draws + 1) * excess), 1.0)
-    return (1 - amount) * covariance + amount * mean_variance * jnp.eye(dim)
+def _shrink(
+    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int
+) -> Float[np.ndarray, "shard dim dim"]:
+    """Oracle approximating shrinkage towards multiples of the identity."""
+    dim = covariances.shape[1]
+    variances = np.trace(covariances, axis1=1, axis2=2)[:, None, None] / dim
+    squares = np.mean(covariances**2, axis=(1, 2), keepdims=True)
+    excesses = np.maximum(squares - variances**2 / dim, 1e-300)
+    amounts = np.minimum((squares + variances**2) / ((num_draws + 1) * excesses), 1.0)
+    return (1 - amounts) * covariances + amounts * variances * np.eye(dim)

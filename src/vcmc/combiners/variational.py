@@ -22,7 +22,7 @@ from ..target import Minibatch, Target
 from .base import AbstractCombiner, Combined, Subposteriors
 
 MAX_ALIGNMENTS = 5
-NUM_COMPARED = 4  # batches by which the end of a climb is compared with its start
+NUM_COMPARED, SIZE_COMPARED = 4, 20  # batches by which the end of a climb is compared with its start
 
 
 class Variational(AbstractCombiner):
@@ -61,21 +61,17 @@ class Variational(AbstractCombiner):
             aggregator = learned.realigned(shards.draws)
             if eqx.tree_equal(aggregator, learned):
                 break
-        weights, notes = climbs[-1].weights, []
-        if not _clearly_rose(climbs):
+        weights = climbs[-1].weights
+        notes = [climb.trouble for climb in climbs[-1:] if climb.trouble]
+        if not notes and not _clearly_rose(climbs):
             objective.target = shards.target
-            gain, error = _gain(objective, start, weights, self.optimizer.num_samples, shards.seed)
+            gain, error = _gain(objective, start, weights, shards.seed)
             if gain < -2 * error:
                 weights = start
-                notes.append(
+                notes = [
                     f"the objective fell by {-gain:.3g} ± {error:.2g} nats from its start, and the start's weights were "
                     "kept: try a smaller learning rate, or more samples in every iteration."
-                )
-        if not climbs[-1].finished:
-            notes.append(
-                f"the objective was still rising after {len(climbs[-1].values)} iterations: raise the optimizer's "
-                "max_iterations."
-            )
+                ]
         return Combined(
             objective.merged(weights),
             with_weights(aggregator, weights).shard_weights(),
@@ -106,11 +102,10 @@ def _gain(
     objective: Objective,
     before: list[AbstractWeights],
     after: list[AbstractWeights],
-    num_samples: int,
     seed: int,
 ) -> tuple[float, float]:
     """By how much the objective rose, and the error of that, on draws that both weights are judged by."""
     generator = np.random.default_rng((seed, 1))
-    batches = [random_batch(objective, num_samples, generator) for _ in range(NUM_COMPARED)]
+    batches = [random_batch(objective, SIZE_COMPARED, generator) for _ in range(NUM_COMPARED)]
     gains = [float(objective(after, batch).value - objective(before, batch).value) for batch in batches]
     return float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(NUM_COMPARED))

@@ -19,6 +19,10 @@ MAX_ROWS = 20_000  # rows compared in each half: enough for any statistic of row
 TOLERANCE = 1e-8  # relative; the halves and the whole run the same arithmetic on the same rows
 ROUNDINGS = 1e4  # or so many times the rounding error of the log likelihood's own precision
 
+LABEL_TOLERANCE = (
+    1e-7  # relative; relabelling changes the order of sums, and may go through a bijection and back
+)
+
 
 class ModelError(ValueError):
     """The model cannot be sharded as it stands."""
@@ -87,6 +91,23 @@ def _row_log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> n
 @eqx.filter_jit
 def _log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> Array:
     return model.log_likelihood(params, rows)
+
+
+def check_labels(density: Subposterior, point: Point) -> None:
+    """Raise `ModelError` unless the log density is the same however exchangeable components are labelled."""
+    space = density.model.space
+    for count in sorted({inside.num_labels for inside in space.values() if inside.num_labels}):
+        swapped = space.relabel(point, jnp.roll(jnp.arange(count), 1))
+        before, after = (float(density(each)) for each in (point, swapped))
+        if abs(before - after) > LABEL_TOLERANCE * (1 + abs(before)):
+            labelled = [name for name, inside in space.items() if inside.num_labels == count]
+            others = [name for name in space if name not in labelled]
+            raise ModelError(
+                f"{labelled} are said to have {count} exchangeable components, but the log density changes when they "
+                f"are relabelled ({before:.6g} against {after:.6g} at a random point). Either they are not exchangeable, "
+                f"or another parameter has the same labels (one of {others}?): say so, too, with space=, as in "
+                f'{{"weights": vcmc.Simplex({count}, exchangeable=True)}} or vcmc.Exchangeable({count}, …).'
+            )
 
 
 def check_information(target: Target, points: Float[Array, "point dim"]) -> list[str]:

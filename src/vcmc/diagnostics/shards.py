@@ -6,6 +6,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtri  # scipy.stats has it too, and takes a second to import
 
+from . import convergence
+
 POOR_RHAT = 1.05
 FEW_EFFECTIVE = 100
 SUSPICIOUS = 1e-4  # chance that a sound run with any number of shards is called disagreeing
@@ -28,27 +30,12 @@ def broken_shards(draws: Draws) -> dict[int, str]:
 
 def shard_rhat(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Rank-normalised split R-hat of every parameter within each shard, axes (shard, …)."""
-    from arviz_stats.base import array_stats  # here, not above: it takes long to import
-
-    return {
-        name: array_stats.rhat(_two_chains(values), chain_axis=1, draw_axis=2)
-        for name, values in params.items()
-    }
+    return {name: convergence.rhat(values) for name, values in params.items()}
 
 
 def shard_ess(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Effective number of draws (bulk) of every parameter within each shard, axes (shard, …)."""
-    from arviz_stats.base import array_stats
-
-    return {name: array_stats.ess(values, chain_axis=1, draw_axis=2) for name, values in params.items()}
-
-
-def _two_chains(values: np.ndarray) -> np.ndarray:
-    """A single chain as two halves: R-hat compares chains, and ArviZ refuses to split a lone one."""
-    if values.shape[1] > 1:
-        return values
-    half = values.shape[2] // 2
-    return np.concatenate([values[:, :, :half], values[:, :, -half:]], axis=1)
+    return {name: convergence.ess(values) for name, values in params.items()}
 
 
 def disagreeing_shards(draws: Draws) -> list[int]:

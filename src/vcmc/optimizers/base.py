@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -22,29 +23,30 @@ from ..objective import Local, Objective
 WINDOW = 5  # iterations
 SHORTER = 3.0  # by which steps are divided on a plateau
 PLATEAUS = 2  # the last of which ends the climb
+NUM_SAMPLES, NUM_SAMPLES_UNBENT = 5, 40  # draws in an iteration, with and without a hill (the paper's number)
 NUM_STEPS = 8  # from one evaluation of the target, where its curvature is known about
 
 Weights = list[AbstractWeights]
 
 
 class Climb(NamedTuple):
-    """The weights that a climb ends with, the objective on the way there, and whether it came to an end."""
+    """The weights that a climb ends with, the objective on the way there, and what was wrong with it, if anything."""
 
     weights: Weights
     values: Float[np.ndarray, " iteration"]
     errors: Float[np.ndarray, " iteration"]
-    finished: bool
+    trouble: str = ""
 
 
 class AbstractOptimizer(eqx.Module):
     """A rule that moves weights along noisy gradients."""
 
-    num_samples: eqx.AbstractVar[int]
+    num_samples: eqx.AbstractVar[int | None]
     data_fraction: eqx.AbstractVar[float]
     max_iterations: eqx.AbstractVar[int]
 
     def __check_init__(self) -> None:
-        if self.num_samples < 2:
+        if self.num_samples is not None and self.num_samples < 2:
             raise ValueError(f"num_samples must be 2 or more; got {self.num_samples}.")
         if not 0 < self.data_fraction <= 1:
             raise ValueError(f"data_fraction must lie above 0 and be at most 1; got {self.data_fraction}.")
@@ -64,8 +66,10 @@ class AbstractOptimizer(eqx.Module):
     ) -> Climb:
         """Raise an objective until it stops rising by more than its noise."""
         generator = np.random.default_rng(seed)
+        start = weights
         state = self.init(weights)
-        objective(weights, random_batch(objective, self.num_samples, generator))
+        size = self.num_samples or (NUM_SAMPLES if objective.is_bent else NUM_SAMPLES_UNBENT)
+        objective.near(weights, random_batch(objective, size, generator))
         objective.learn()
         rate = 1.0
         num_plateaus = 0
@@ -74,11 +78,15 @@ class AbstractOptimizer(eqx.Module):
         while len(values) < self.max_iterations and num_plateaus < PLATEAUS:
             visited = []
             for _ in range(WINDOW):
-                local = objective.near(weights, random_batch(objective, self.num_samples, generator))
+                local = objective.near(weights, random_batch(objective, size, generator))
                 num_steps = NUM_STEPS if objective.is_bent else 1
-                (value, error), weights, state = _move(self, local, num_steps, weights, state, np.asarray(rate))
+                (value, error), weights, state = _move(
+                    self, local, num_steps, weights, state, jnp.asarray(rate)
+                )
                 values.append(float(value))
                 errors.append(float(error))
+                if not (np.isfinite(values[-1]) and _all_finite(weights)):
+                    return Climb(start, np.array(values), np.array(errors), _not_finite(len(values)))
                 visited.append(weights)
                 advance()
             objective.learn()
@@ -86,7 +94,8 @@ class AbstractOptimizer(eqx.Module):
                 num_plateaus += 1
                 rate /= SHORTER
         mean = jax.tree.map(lambda *each: sum(each) / len(each), *visited)
-        return Climb(mean, np.array(values), np.array(errors), num_plateaus == PLATEAUS)
+        trouble = "" if num_plateaus == PLATEAUS else _unfinished(len(values))
+        return Climb(mean, np.array(values), np.array(errors), trouble)
 
 
 @eqx.filter_jit
@@ -106,6 +115,23 @@ def _move(
 
     (weights, state), (values, errors) = jax.lax.scan(step, (weights, state), length=num_steps)
     return (values[0], errors[0]), weights, state
+
+
+@jax.jit
+def _all_finite(weights: Weights) -> Array:
+    return jnp.all(jnp.array([jnp.all(jnp.isfinite(part.values)) for part in weights]))
+
+
+def _unfinished(count: int) -> str:
+    return f"the objective was still rising after {count} iterations: raise the optimizer's max_iterations."
+
+
+def _not_finite(count: int) -> str:
+    return (
+        f"the objective or its gradient was not finite in iteration {count}, and the start's weights were kept: the "
+        "full-data log density is not finite at some combined draw. Look at the model there, or try a smaller "
+        "learning rate."
+    )
 
 
 def random_batch(

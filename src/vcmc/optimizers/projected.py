@@ -3,9 +3,9 @@ r"""Projected stochastic gradients, as in the paper.
 $$W \leftarrow \Pi\bigl(W + \gamma_t \, \nabla \mathcal L(W)\bigr).$$
 
 The paper does not say its step sizes. Gradients grow with the number of rows and shards, so that no constant fits all; unless a
-schedule is given, steps are those of AdaGrad for a set of known diameter (Duchi, Hazan and Singer, 2011; Streeter and McMahan,
-2010): the diameter over the root of the sum of all squared gradients so far. Only the part of a gradient that
-keeps the weights' sum counts, as the projection undoes the rest.
+schedule is given, steps are those of AdaGrad for a known radius (Duchi, Hazan and Singer, 2011; Streeter and McMahan, 2010): the
+radius over the root of the sum of all squared gradients so far. The radius is that of changing all uniform weights by
+themselves, $1 / \sqrt K$. Only the part of a gradient that keeps the weights' sum counts, as the projection undoes the rest.
 """
 
 from collections.abc import Callable
@@ -46,9 +46,11 @@ class ProjectedGradient(AbstractOptimizer):
         squares = [square + _square(part) for square, part in zip(squares, tangents, strict=True)]
         moved = []
         for part, square, tangent in zip(weights, squares, tangents, strict=True):
-            diameter = jnp.sqrt(2 * tangent[0].size / square.size)
-            length = diameter / jnp.sqrt(square + TINY) if self.step is None else self.step(count)
-            moved.append(eqx.tree_at(lambda it: it.values, part, part.values + rate * length * tangent).project())
+            radius = jnp.sqrt(tangent.shape[1] / square.size / tangent.shape[0])
+            length = radius / jnp.sqrt(square + TINY) if self.step is None else self.step(count)
+            moved.append(
+                eqx.tree_at(lambda it: it.values, part, part.values + rate * length * tangent).project()
+            )
         return moved, (count + 1, squares)
 
 

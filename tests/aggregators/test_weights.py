@@ -1,0 +1,161 @@
+"""Projections against an independent solver; free coordinates; shrinkage."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from sklearn.covariance import OAS
+
+from vcmc.aggregators import Diagonal, Matrices, Precision
+from vcmc.aggregators.weights import FLOOR, _shrink, shrunk_covariances
+
+
+def random_matrices(seed, num_shards, dim, scale):
+    values = scale * jax.random.normal(jax.random.key(seed), (num_shards, dim, dim))
+    return (values + jnp.swapaxes(values, 1, 2)) / 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1, 2, 7]), st.floats(0.01, 10))
+def test_projection_of_weights_is_that_of_a_quadratic_program(seed, num_shards, scale):
+    values = scale * np.random.default_rng(seed).normal(size=num_shards)
+    found = np.asarray(Diagonal(jnp.asarray(values)[:, None]).project().values[:, 0])
+    floor = FLOOR / num_shards
+    solved = minimize(
+        lambda w: np.sum((w - values) ** 2),
+        np.full(num_shards, 1 / num_shards),
+        jac=lambda w: 2 * (w - values),
+        bounds=[(floor, None)] * num_shards,
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
+        method="SLSQP",
+        options={"ftol": 1e-15, "maxiter": 500},
+    ).x
+    np.testing.assert_allclose(found, solved, atol=1e-8 * max(1, scale))
+
+
+def conditions(values, projected, floor):
+    """How far the conditions of Karush, Kuhn and Tucker, which only the nearest matrices meet, are from being met."""
+    num_shards, dim, _ = values.shape
+    rest = projected - floor * np.eye(dim)
+    # W_k - Y_k - M = U_k with U_k ⪰ 0 and U_k (W_k - floor) = 0, for one symmetric M
+    gaps = projected - values
+    ranges = [np.linalg.eigh(part) for part in rest]
+    # M is known on the range of every part; the widest part knows most of it
+    multiplier = fit_multiplier(gaps, ranges)
+    slack = gaps - multiplier
+    return max(
+        np.abs(projected.sum(axis=0) - np.eye(dim)).max(),
+        max(0, -np.linalg.eigvalsh(rest).min()),
+        max(0, -np.linalg.eigvalsh(slack).min()),
+        np.abs(np.einsum("kij,kjl->kil", slack, rest)).max(),
+    )
+
+
+def fit_multiplier(gaps, ranges):
+    """The symmetric M for which (W_k - Y_k - M) vanishes on the range of every part, by least squares."""
+    dim = gaps.shape[1]
+    rows, columns = np.tril_indices(dim)
+    basis = np.zeros((len(rows), dim, dim))
+    basis[np.arange(len(rows)), rows, columns] = basis[np.arange(len(rows)), columns, rows] = 1
+    left, right = [], []
+    for gap, (roots, vectors) in zip(gaps, ranges, strict=True):
+        inside = vectors[:, roots > 1e-9]
+        left.append((basis @ inside).reshape(len(rows), -1).T)
+        right.append((gap @ inside).ravel())
+    solved = np.linalg.lstsq(np.concatenate(left), np.concatenate(right), rcond=None)[0]
+    return np.tensordot(solved, basis, axes=1)
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.3, 3.0])
+@pytest.mark.parametrize(("num_shards", "dim"), [(1, 3), (2, 2), (5, 3), (20, 6)])
+def test_projection_of_matrices_meets_the_conditions_of_the_nearest(num_shards, dim, scale):
+    values = random_matrices(num_shards, num_shards, dim, scale)
+    projected = np.asarray(Matrices(values).project().values)
+    assert conditions(np.asarray(values), projected, FLOOR / num_shards) < 1e-8 * max(1, scale)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0])
+def test_projection_of_matrices_is_that_of_a_solver(scale):
+    """Two by two: SciPy over factors W_k = floor + L_k L_kᵀ, whose sum is penalised to be the identity."""
+    num_shards, dim = 3, 2
+    values = np.asarray(random_matrices(7, num_shards, dim, scale))
+    floor = FLOOR / num_shards * np.eye(dim)
+
+    def build(free):
+        factors = free.reshape(num_shards, dim, dim)
+        return floor + factors @ factors.transpose(0, 2, 1)
+
+    solved = minimize(
+        lambda free: np.sum((build(free) - values) ** 2),
+        np.tile(np.eye(dim) / np.sqrt(num_shards), (num_shards, 1, 1)).ravel(),
+        constraints={"type": "eq", "fun": lambda free: (build(free).sum(axis=0) - np.eye(dim))[np.tril_indices(dim)]},
+        method="SLSQP",
+        options={"ftol": 1e-16, "maxiter": 2000},
+    )
+    projected = np.asarray(Matrices(jnp.asarray(values)).project().values)
+    # the solver's own accuracy bounds this; the conditions of the nearest, above, are met to 1e-8
+    np.testing.assert_allclose(projected, build(solved.x), atol=1e-5)
+    assert np.sum((projected - values) ** 2) <= solved.fun + 1e-8
+
+
+@pytest.mark.parametrize("kind", [Diagonal, Matrices])
+def test_projecting_weights_leaves_them_alone(kind):
+    values = jnp.array([[0.2, 0.5], [0.8, 0.5]])
+    weights = kind(values if kind is Diagonal else jax.vmap(jnp.diag)(values))
+    np.testing.assert_allclose(weights.project().values, weights.values, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_free_coordinates_always_stand_for_weights(seed):
+    free = 2 * jax.random.normal(jax.random.key(seed), (5, 4))
+    diagonal = Diagonal(free).from_free(free).values
+    assert (diagonal > 0).all()
+    np.testing.assert_allclose(diagonal.sum(axis=0), 1, rtol=1e-12)
+    free = 2 * jax.random.normal(jax.random.key(seed), (5, 4, 4))
+    matrices = Matrices(free).from_free(free).values
+    assert (np.linalg.eigvalsh(matrices) > 0).all()
+    np.testing.assert_allclose(matrices.sum(axis=0), np.eye(4), atol=1e-10)
+
+
+def test_free_coordinates_lead_back():
+    draws = jax.random.normal(jax.random.key(0), (4, 50, 3)) * jnp.linspace(1, 3, 4)[:, None, None]
+    for weights in (Precision().diagonal(draws), Matrices(random_matrices(0, 4, 3, 0.1)).project()):
+        np.testing.assert_allclose(weights.from_free(weights.free()).values, weights.values, atol=1e-10)
+
+
+def test_log_determinants():
+    matrices = Matrices(random_matrices(0, 4, 3, 0.05)).project()
+    np.testing.assert_allclose(matrices.log_dets(), np.linalg.slogdet(matrices.values)[1], rtol=1e-10)
+    diagonal = Diagonal(matrices.diagonals())
+    np.testing.assert_allclose(diagonal.log_dets(), np.log(matrices.diagonals()).sum(axis=1), rtol=1e-12)
+
+
+def test_shrinkage_is_oracle_approximating():
+    draws = np.random.default_rng(1).normal(size=(30, 12)) * np.linspace(1, 4, 12)
+    expected = OAS().fit(draws).covariance_
+    np.testing.assert_allclose(_shrink(np.cov(draws.T, ddof=0)[None], 30)[0], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("num_draws", [10, 30, 300])
+def test_shrinkage_helps_where_draws_are_few(num_draws):
+    """Twenty dimensions, equal shards: the best weights are uniform, plain inverses are far off."""
+    noise = jax.random.normal(jax.random.key(0), (8, num_draws, 20)) @ jnp.linspace(-1, 1, 400).reshape(20, 20)
+    draws = noise + jax.random.normal(jax.random.key(1), noise.shape)
+    covariances = shrunk_covariances(draws)
+    assert (np.linalg.eigvalsh(covariances) > 0).all()
+    best = jnp.eye(20) / 8
+    error = jnp.abs(Precision().matrices(draws) - best).max()
+    assert np.isfinite(error)  # ten draws in twenty dimensions: a plain covariance has no inverse
+    if num_draws > 21:
+        precisions = jnp.linalg.inv(jnp.stack([jnp.cov(shard.T) for shard in draws]))
+        plain = jnp.linalg.solve(precisions.sum(axis=0), precisions)
+        assert error < 0.5 * jnp.abs(plain - best).max()
+
+
+def test_shrinkage_vanishes_where_draws_are_many(gaussian_shards):
+    draws = gaussian_shards(5, 3).draws(20_000)
+    plain = np.stack([np.cov(shard.T) for shard in draws])
+    np.testing.assert_allclose(shrunk_covariances(draws), plain, rtol=0.01, atol=0.01)
