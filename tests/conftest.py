@@ -11,7 +11,17 @@ from jaxtyping import install_import_hook
 
 # Shapes in signatures are checked in all tests. Left out are the doors, whose own checks are tested, and
 # the Gibbs samplers in NumPy, whose inner loops would spend their time being checked.
-ROOMS = ["aggregators", "combiners", "diagnostics", "model", "objective", "optimizers", "result", "start", "target"]
+ROOMS = [
+    "aggregators",
+    "combiners",
+    "diagnostics",
+    "model",
+    "objective",
+    "optimizers",
+    "result",
+    "start",
+    "target",
+]
 ROOMS += ["samplers.base", "samplers.nuts", "samplers.truncated_normal", "samplers.wishart_exact"]
 with install_import_hook([f"vcmc.{room}" for room in ROOMS], "beartype.beartype"):
     import vcmc

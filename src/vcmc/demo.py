@@ -10,9 +10,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from .combiners import Average, Consensus
+from .combiners import Average, Consensus, Variational
 from .infer import DoubtfulWarning, combine, infer
 from .models.regression import Probit, rare_covariate
+from .partition import split
 from .samplers import NUTS
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Answer:
 
 
 def run_demo(folder: Path, seed: int, console: Console) -> None:
-    """Sample, combine in three ways, and compare with full-data NUTS: a table and a picture."""
+    """Sample, combine in four ways, and compare with full-data NUTS: a table and a picture."""
     rows = rare_covariate(seed, NUM_ROWS)
     model = Probit(5)
     console.print(
@@ -49,7 +50,8 @@ def run_demo(folder: Path, seed: int, console: Console) -> None:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DoubtfulWarning)  # printed below, in the trees' own words
-        sharded = infer(model, rows, num_shards=NUM_SHARDS, seed=seed)
+        partition = split(rows, NUM_SHARDS, seed=seed)
+        sharded = infer(model, partition, seed=seed)
         console.print("2. all rows in one piece, NUTS, two chains")
         full = infer(model, rows, num_shards=1, seed=seed, sampler=NUTS(num_chains=2))
         shard_seconds = _seconds(sharded) - sharded.attrs["seconds_combine"]
@@ -58,9 +60,10 @@ def run_demo(folder: Path, seed: int, console: Console) -> None:
             "uniform average": Average(),
             "consensus, diagonal": Consensus(diagonal=True),
             "consensus": Consensus(),
+            "variational": Variational(),
         }
         for name, combiner in methods.items():
-            tree = combine(sharded, combiner=combiner)
+            tree = combine(sharded, combiner=combiner, model=model, rows=partition)
             answers[name] = Answer(_draws(tree), shard_seconds + tree.attrs["seconds_combine"])
     console.print(_table(answers))
     for note in (*sharded.attrs["warnings"], *full.attrs["warnings"]):
@@ -117,7 +120,7 @@ def _plot(answers: Mapping[str, Answer], shards: np.ndarray, folder: Path) -> st
     from scipy.stats import gaussian_kde
 
     figure = Figure(figsize=(15, 3.6), layout="constrained")
-    colours = ("black", "tab:orange", "tab:green", "tab:blue")
+    colours = ("black", "tab:orange", "tab:green", "tab:blue", "tab:red")
     for index, axes in enumerate(figure.subplots(1, 5)):
         every = np.concatenate([answer.draws[:, index] for answer in answers.values()])
         margin = 0.6 * np.ptp(every)
@@ -132,7 +135,7 @@ def _plot(answers: Mapping[str, Answer], shards: np.ndarray, folder: Path) -> st
         axes.spines[["left", "top", "right"]].set_visible(False)
     handles, labels = axes.get_legend_handles_labels()
     handles += axes.lines[:1]
-    figure.legend(handles, [*labels, "single shards"], loc="outside lower center", ncols=5)
+    figure.legend(handles, [*labels, "single shards"], loc="outside lower center", ncols=6)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "demo.png"
     figure.savefig(path, dpi=120)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from . import combiners, executors, samplers
+from .aggregators.combinatorial import with_common_labels
 from .combiners.base import Subposteriors
 from .diagnostics.additivity import check_additivity, check_information, check_labels
 from .diagnostics.shards import broken_shards, doubts, shard_ess, shard_rhat
@@ -270,7 +271,8 @@ def _groups(
         "weights": {} if combined.weights is None else by_coordinate(space, combined.weights),
         "optimization": combined.trace,
     }
-    notes = combined.notes + doubts(draws, rhat, ess, stats)
+    compared = with_common_labels(space, np.asarray(_by_shard(draws))).reshape(draws.shape)
+    notes = combined.notes + doubts(compared, rhat, ess, stats)
     return {name: group for name, group in groups.items() if group}, notes
 
 

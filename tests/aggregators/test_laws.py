@@ -32,7 +32,9 @@ CENTRES = Product(
         "shares": vcmc.Simplex(3, exchangeable=True),
     }
 )
-MIXED = Product({"scale": vcmc.Positive(), **CENTRES, "precision": vcmc.PositiveDefinite(2), "beta": vcmc.Real(3)})
+MIXED = Product(
+    {"scale": vcmc.Positive(), **CENTRES, "precision": vcmc.PositiveDefinite(2), "beta": vcmc.Real(3)}
+)
 
 FAMILIES = {
     "vector": (VectorFamily(full=False), REAL),

@@ -38,7 +38,7 @@ def test_projection_of_weights_is_that_of_a_quadratic_program(seed, num_shards, 
 
 def conditions(values, projected, floor):
     """How far the conditions of Karush, Kuhn and Tucker, which only the nearest matrices meet, are from being met."""
-    num_shards, dim, _ = values.shape
+    dim = values.shape[1]
     rest = projected - floor * np.eye(dim)
     # W_k - Y_k - M = U_k with U_k ⪰ 0 and U_k (W_k - floor) = 0, for one symmetric M
     gaps = projected - values
@@ -91,7 +91,10 @@ def test_projection_of_matrices_is_that_of_a_solver(scale):
     solved = minimize(
         lambda free: np.sum((build(free) - values) ** 2),
         np.tile(np.eye(dim) / np.sqrt(num_shards), (num_shards, 1, 1)).ravel(),
-        constraints={"type": "eq", "fun": lambda free: (build(free).sum(axis=0) - np.eye(dim))[np.tril_indices(dim)]},
+        constraints={
+            "type": "eq",
+            "fun": lambda free: (build(free).sum(axis=0) - np.eye(dim))[np.tril_indices(dim)],
+        },
         method="SLSQP",
         options={"ftol": 1e-16, "maxiter": 2000},
     )
@@ -142,7 +145,9 @@ def test_shrinkage_is_oracle_approximating():
 @pytest.mark.parametrize("num_draws", [10, 30, 300])
 def test_shrinkage_helps_where_draws_are_few(num_draws):
     """Twenty dimensions, equal shards: the best weights are uniform, plain inverses are far off."""
-    noise = jax.random.normal(jax.random.key(0), (8, num_draws, 20)) @ jnp.linspace(-1, 1, 400).reshape(20, 20)
+    noise = jax.random.normal(jax.random.key(0), (8, num_draws, 20)) @ jnp.linspace(-1, 1, 400).reshape(
+        20, 20
+    )
     draws = noise + jax.random.normal(jax.random.key(1), noise.shape)
     covariances = shrunk_covariances(draws)
     assert (np.linalg.eigvalsh(covariances) > 0).all()

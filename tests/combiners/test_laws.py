@@ -2,18 +2,20 @@
 
 import inspect
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from vcmc import combiners
+from vcmc.aggregators import VectorFamily
 
 COMBINERS = {
     "Average": combiners.Average(),
     "Consensus": combiners.Consensus(),
     "Consensus, diagonal": combiners.Consensus(diagonal=True),
+    "Variational": combiners.Variational(),
+    "Variational, diagonal": combiners.Variational(family=VectorFamily(full=False)),
 }
+CASES = pytest.mark.parametrize("combiner", COMBINERS.values(), ids=COMBINERS.keys())
 
 
 def test_every_combiner_is_here():
@@ -25,20 +27,21 @@ def test_every_combiner_is_here():
     assert classes == {type(combiner) for combiner in COMBINERS.values()}
 
 
-@pytest.mark.parametrize("combiner", COMBINERS.values(), ids=COMBINERS.keys())
-def test_one_shard_is_left_alone(combiner):
-    draws = jax.random.normal(jax.random.key(0), (1, 100, 3)) ** 3
-    np.testing.assert_allclose(combiner(draws), draws[0], rtol=1e-9, atol=1e-12)
+@CASES
+def test_one_shard_is_left_alone(combiner, gaussian_shards):
+    shards = gaussian_shards(1, 3).subposteriors(100)
+    np.testing.assert_allclose(combiner(shards).draws, shards.draws[0], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("combiner", COMBINERS.values(), ids=COMBINERS.keys())
+@CASES
 @pytest.mark.parametrize("dim", [1, 4])
-def test_exact_on_equal_gaussian_shards(combiner, dim):
+def test_exact_on_equal_gaussian_shards(combiner, dim, gaussian_shards):
     num_shards, num_draws = 6, 20_000
-    mean, sd = jnp.arange(1.0, dim + 1), jnp.linspace(0.5, 2.0, dim)
-    noise = jax.random.normal(jax.random.key(1), (num_shards, num_draws, dim))
-    merged = np.asarray(combiner(mean + sd * noise))
-    expected = np.asarray(sd) / np.sqrt(num_shards)
+    one = gaussian_shards(1, dim, seed=dim)
+    equal = type(one)(np.tile(one.means, (num_shards, 1)), np.tile(one.covariances, (num_shards, 1, 1)))
+    merged = np.asarray(combiner(equal.subposteriors(num_draws)).draws)
+    mean, covariance = equal.product()
+    expected = np.sqrt(np.diag(covariance))
     assert merged.shape == (num_draws, dim)
     assert (np.abs(merged.mean(axis=0) - mean) < 4 * expected / np.sqrt(num_draws)).all()
     assert (np.abs(merged.std(axis=0) / expected - 1) < 4 / np.sqrt(2 * num_draws)).all()

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -96,3 +97,29 @@ def test_a_shard_without_information_is_reported():
 def test_a_shard_without_information_under_a_flat_prior_is_refused():
     with pytest.raises(ModelError, match=r"2 of 3 shards say nothing .* stratify"):
         infer(half_silent, RARE, log_prior=lambda params: jnp.zeros(()))
+
+
+def mixture(space):
+    """Two centres and their shares: relabelling centres alone changes the density, relabelling both does not."""
+    return vcmc.Model(
+        space,
+        log_prior=lambda params: -0.5 * jnp.sum(params["centres"] ** 2) + jnp.sum(jnp.log(params["shares"])),
+        log_likelihood=lambda params, rows: jax.nn.logsumexp(
+            jnp.log(params["shares"]) - 0.5 * (rows["x"][:, None] - params["centres"]) ** 2, axis=1
+        ),
+    )
+
+
+def test_components_that_are_not_exchangeable_are_refused():
+    rows = {"x": np.random.default_rng(0).normal(size=50)}
+    space = {"centres": vcmc.Exchangeable(2, vcmc.Real()), "shares": vcmc.Simplex(2)}
+    with pytest.raises(
+        vcmc.ModelError, match=r"\['centres'\] are said to have 2 exchangeable.*one of \['shares'\]"
+    ):
+        vcmc.infer(mixture(space), rows, num_shards=2)
+
+
+def test_components_that_share_their_labels_are_fine():
+    rows = {"x": np.concatenate([np.random.default_rng(0).normal(size=100) + 3 * s for s in (-1, 1)])}
+    space = {"centres": vcmc.Exchangeable(2, vcmc.Real()), "shares": vcmc.Simplex(2, exchangeable=True)}
+    vcmc.infer(mixture(space), rows, num_shards=2, num_draws=300)

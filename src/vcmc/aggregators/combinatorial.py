@@ -87,12 +87,32 @@ class CombinatorialFamily(AbstractFamily):
             )
         alignment = _align(space, draws, space.components(draws[0].mean(axis=0)))
         for _ in range(MAX_ROUNDS if self.alternating else 1):
-            aligned = jax.jit(jax.vmap(jax.vmap(space.relabel, in_axes=(0, None))))(draws, alignment)
+            aligned = _relabel(space, draws, alignment)
             fitted = Combinatorial(self.inner.fit(space, aligned, start), alignment, space, self.alternating)
             alignment = fitted.realigned(draws).alignment
             if (alignment == fitted.alignment).all():
                 break
         return fitted
+
+
+def with_common_labels(
+    space: Product, draws: Float[np.ndarray, "shard draw dim"]
+) -> Float[np.ndarray, "shard draw dim"]:
+    """Draws whose exchangeable components, if there are any, are labelled as in the first shard."""
+    aligned = np.array(draws)
+    for count in {inside.num_labels for inside in space.values() if inside.num_labels}:
+        names = [name for name, inside in space.items() if inside.num_labels == count]
+        block, part = np.array(space.indices(*names)), Product({name: space[name] for name in names})
+        inside = jnp.asarray(draws[:, :, block])
+        alignment = _align(part, inside, part.components(inside[0].mean(axis=0)))
+        aligned[:, :, block] = _relabel(part, inside, alignment)
+    return aligned
+
+
+def _relabel(
+    space: Product, draws: Float[Array, "shard draw dim"], alignment: Int[Array, "shard component"]
+) -> Float[Array, "shard draw dim"]:
+    return jax.jit(jax.vmap(jax.vmap(space.relabel, in_axes=(0, None))))(draws, alignment)
 
 
 def _align(

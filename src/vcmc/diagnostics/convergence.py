@@ -12,6 +12,7 @@ where $\hat\rho_t$ is the autocorrelation at lag $t$, summed for as long as two 
 than zero. R-hat is the larger one of the draws' and of their distances from the median.
 """
 
+import os
 from collections.abc import Callable
 from math import prod
 
@@ -21,7 +22,8 @@ from scipy.special import ndtri
 
 from ..executors.local import Local
 
-BLOCK = 2**16  # draws looked at together: all that is made of them stays in a core's cache
+BLOCK = 2**17  # draws that a thread looks at together, if a scalar has no more than that
+AT_ONCE = 2**20  # draws that all threads look at together: some 100 MB of arrays
 MIN_DRAWS = 4  # of a chain, for both halves to have a variance
 
 Chains = Float[np.ndarray, "series chain draw"]
@@ -43,21 +45,27 @@ def ess(values: np.ndarray) -> np.ndarray:
 def _by_block(statistic: Callable[[Chains], Numbers], values: np.ndarray) -> np.ndarray:
     """A statistic of every scalar, a few scalars at a time and on all cores."""
     shape, size = values.shape, prod(values.shape[3:])
+    result = np.full((shape[0], size), np.nan)
+    if not values.size:
+        return result.reshape(shape[0], *shape[3:])
     dtype = values.dtype if np.issubdtype(values.dtype, np.floating) else float
     draws = values.reshape(*shape[:3], size)
-    result = np.full((shape[0], size), np.nan)
-    at_once = max(1, BLOCK // max(1, shape[1] * shape[2]))
-    height, width = max(1, at_once // max(1, size)), max(1, min(at_once, size))
+    num_draws = shape[1] * shape[2]
+    scalars = max(1, BLOCK // num_draws)
+    height, width = max(1, scalars // size), min(scalars, size)
 
     def fill(corner: tuple[int, int]) -> None:
         block = np.s_[corner[0] : corner[0] + height], np.s_[corner[1] : corner[1] + width]
-        chains = np.moveaxis(draws[block[0], :, :, block[1]], 3, 1).reshape(-1, *shape[1:3])
+        chains = np.ascontiguousarray(np.moveaxis(draws[block[0], :, :, block[1]], 3, 1), dtype)
         with np.errstate(all="ignore"):  # constants and infinities have no R-hat, and need no warning
-            result[block] = statistic(chains.astype(dtype, copy=False)).reshape(result[block].shape)
+            result[block] = statistic(chains.reshape(-1, *shape[1:3])).reshape(chains.shape[:2])
 
+    # Freeing a large array tells glibc to keep the pages of smaller ones. It would otherwise fetch them anew
+    # for every array of every block, which doubles the time.
+    np.empty(64 * BLOCK, np.int8)
     corners = [(row, column) for row in range(0, shape[0], height) for column in range(0, size, width)]
-    for _ in Local().map(fill, corners):
-        pass
+    num_threads = max(1, min(os.cpu_count() or 1, AT_ONCE // max(BLOCK, num_draws)))
+    list(Local(num_threads).map(fill, corners))
     return result.reshape(shape[0], *shape[3:])
 
 
@@ -96,7 +104,7 @@ def _ess(chains: Chains) -> Numbers:
     return found
 
 
-def _halves(chains: Chains) -> Chains:
+def _halves(chains: Chains) -> Float[np.ndarray, "series part half"]:
     """Each chain as two, its first and its last half; a draw in the middle is left out."""
     half = chains.shape[2] // 2
     return np.concatenate([chains[:, :, :half], chains[:, :, chains.shape[2] - half :]], axis=1)
@@ -116,18 +124,22 @@ def _ascending(draws: Float[np.ndarray, "series ..."], merge: bool = False) -> t
 def _scores(ascending: Sorted, place: Places) -> Float[np.ndarray, " all"]:
     """Normal scores of the ranks, each put in its draw's place; equal draws share their mean rank."""
     number = ascending.shape[1]
-    table = ndtri((np.arange(2, 2 * number + 1) / 2 - 3 / 8) / (number + 1 / 4))  # ranks 1, 1½, 2, …
-    scores = np.tile(table[::2], len(ascending))
+    scores = np.tile(_normal_score(np.arange(1, number + 1), number), len(ascending))
     as_next = np.zeros(ascending.shape, bool)
     np.equal(ascending[:, :-1], ascending[:, 1:], out=as_next[:, :-1])
     if len(equal := np.flatnonzero(as_next)):
         opens = np.diff(equal, prepend=-2) > 1  # another run of equal draws, maybe in another series
-        first, last = equal[opens], equal[np.append(opens[1:], True)] + 1
-        shared = table[first % number + last % number][np.cumsum(opens) - 1]
-        scores[equal] = scores[equal + 1] = shared
+        closes = np.append(opens[1:], True)
+        mean_rank = (equal[opens] % number + equal[closes] % number + 3) / 2
+        scores[equal] = scores[equal + 1] = _normal_score(mean_rank, number)[np.cumsum(opens) - 1]
     found = np.empty(ascending.size)
     found[place.ravel()] = scores
     return found
+
+
+def _normal_score(rank: np.ndarray, number: int) -> np.ndarray:
+    """About the mean of a standard normal draw of that rank, by Blom's rule."""
+    return ndtri((rank - 3 / 8) / (number + 1 / 4))
 
 
 def _ratio(scores: Chains) -> Numbers:

@@ -1,0 +1,51 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import vcmc
+from vcmc.model import evaluate
+from vcmc.target import Minibatch, Target
+
+
+@pytest.fixture(scope="module", params=[3, 40])
+def target(request, conjugate):
+    """A target of few shards, and one of many small ones, which are evaluated joined."""
+    partition = vcmc.split(conjugate.rows, request.param)
+    return Target(conjugate.model, [partition.load(k) for k in range(request.param)], vcmc.executors.Local())
+
+
+POINTS = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)))
+
+
+def test_it_is_the_sum_over_shards(target):
+    parts = [evaluate(density, POINTS) for density in target.densities]
+    log_densities, scores = target(POINTS)
+    np.testing.assert_allclose(log_densities, sum(part[0] for part in parts), rtol=1e-10)
+    np.testing.assert_allclose(scores, sum(part[1] for part in parts), rtol=1e-9)
+
+
+def test_it_is_the_full_log_density(target, conjugate):
+    mean, covariance = conjugate.posterior()
+    off = np.asarray(POINTS) - mean
+    expected = -0.5 * np.einsum("ni,ij,nj->n", off, np.linalg.inv(covariance), off)
+    log_densities, scores = target(POINTS)
+    gaps = np.asarray(log_densities) - expected
+    np.testing.assert_allclose(gaps, gaps[0], rtol=1e-8)
+    np.testing.assert_allclose(scores, -off @ np.linalg.inv(covariance), rtol=1e-8)
+
+
+def test_some_shards_stand_for_all(target):
+    some = [target(POINTS, [shard]) for shard in range(len(target.densities))]
+    np.testing.assert_allclose(np.mean([part[0] for part in some], axis=0), target(POINTS)[0], rtol=1e-10)
+    np.testing.assert_allclose(np.mean([part[1] for part in some], axis=0), target(POINTS)[1], rtol=1e-8)
+
+
+def test_minibatches_are_unbiased_and_exact_at_their_anchor(target):
+    anchor = jnp.ones(3)
+    minibatch = Minibatch(target, anchor, num_shards=2, seed=0)
+    np.testing.assert_allclose(minibatch(anchor[None])[0], target(anchor[None])[0], rtol=1e-10)
+    np.testing.assert_allclose(minibatch(anchor[None])[1], target(anchor[None])[1], rtol=1e-8)
+    several = [minibatch(POINTS) for _ in range(300)]
+    for part, expected in zip(zip(*several, strict=True), target(POINTS), strict=True):
+        error = np.std(part, axis=0, ddof=1) / np.sqrt(300)
+        assert (np.abs(np.mean(part, axis=0) - expected) < 4.5 * error + 1e-9).all()
