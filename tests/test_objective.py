@@ -277,8 +277,20 @@ def test_entropies_of_known_densities(estimate, draw, expected):
     assert found == pytest.approx(expected, abs=0.07)
 
 
+def test_repeated_draws_do_not_fool_nearest_neighbours():
+    draws = np.repeat(np.random.default_rng(0).normal(size=(3000, 1)), 8, axis=0)
+    assert float(NearestNeighbours()(jnp.asarray(draws)[None])[0]) == pytest.approx(NORMAL, abs=0.07)
+
+
+def test_fewer_draws_than_dimensions_still_have_an_entropy():
+    draws = jnp.asarray(np.random.default_rng(0).normal(size=(4, 10, 20)))
+    assert np.abs(np.asarray(Gaussian()(draws)) - 20 * NORMAL).max() < 5  # rounding noise would be 200 off
+
+
 def test_nearest_neighbours_need_draws():
-    with pytest.raises(ValueError, match="more draws than neighbours; got 3"):
+    with pytest.raises(
+        ValueError, match="more draws than neighbours and dimensions; got 1 different draws in 2"
+    ):
         NearestNeighbours()(jnp.zeros((1, 3, 2)))
     with pytest.raises(ValueError, match="num_neighbours must be 1 or more; got 0"):
         NearestNeighbours(0)

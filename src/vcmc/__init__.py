@@ -10,7 +10,7 @@ jax.config.update("jax_enable_x64", True)
 from . import aggregators, combiners, executors, models, objective, optimizers, samplers  # noqa: E402
 from .diagnostics.additivity import ModelError  # noqa: E402
 from .frontends.numpyro import from_numpyro  # noqa: E402
-from .infer import DoubtfulWarning, ShardError, combine, infer  # noqa: E402
+from .infer import CombineError, DoubtfulWarning, ShardError, combine, infer  # noqa: E402
 from .model import Model  # noqa: E402
 from .partition import Partition, split  # noqa: E402
 from .space import (  # noqa: E402
@@ -28,6 +28,7 @@ from .space import (  # noqa: E402
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "CombineError",
     "Correlation",
     "DoubtfulWarning",
     "Exchangeable",

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from .combiners import Average, Consensus, Variational
+from .combiners import Consensus, Variational
 from .infer import DoubtfulWarning, combine, infer
 from .models.regression import Probit, rare_covariate
 from .partition import split
@@ -40,7 +40,7 @@ class Answer:
 
 
 def run_demo(folder: Path, seed: int, console: Console) -> None:
-    """Sample, combine in four ways, and compare with full-data NUTS: a table and a picture."""
+    """Sample, combine in three ways, and compare with full-data NUTS: a table and a picture."""
     rows = rare_covariate(seed, NUM_ROWS)
     model = Probit(5)
     console.print(
@@ -57,7 +57,6 @@ def run_demo(folder: Path, seed: int, console: Console) -> None:
         shard_seconds = _seconds(sharded) - sharded.attrs["seconds_combine"]
         answers = {"full-data NUTS": Answer(_draws(full), _seconds(full))}
         methods = {
-            "uniform average": Average(),
             "consensus, diagonal": Consensus(diagonal=True),
             "consensus": Consensus(),
             "variational": Variational(),
@@ -120,7 +119,7 @@ def _plot(answers: Mapping[str, Answer], shards: np.ndarray, folder: Path) -> st
     from scipy.stats import gaussian_kde
 
     figure = Figure(figsize=(15, 3.6), layout="constrained")
-    colours = ("black", "tab:orange", "tab:green", "tab:blue", "tab:red")
+    colours = ("black", "tab:orange", "tab:green", "tab:blue")
     for index, axes in enumerate(figure.subplots(1, 5)):
         every = np.concatenate([answer.draws[:, index] for answer in answers.values()])
         margin = 0.6 * np.ptp(every)
@@ -135,7 +134,7 @@ def _plot(answers: Mapping[str, Answer], shards: np.ndarray, folder: Path) -> st
         axes.spines[["left", "top", "right"]].set_visible(False)
     handles, labels = axes.get_legend_handles_labels()
     handles += axes.lines[:1]
-    figure.legend(handles, [*labels, "single shards"], loc="outside lower center", ncols=6)
+    figure.legend(handles, [*labels, "single shards"], loc="outside lower center", ncols=5)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "demo.png"
     figure.savefig(path, dpi=120)

@@ -50,6 +50,10 @@ class ShardError(RuntimeError):
         self.tree = tree
 
 
+class CombineError(ShardError):
+    """All shards were sampled, but could not be combined. `tree` holds their draws."""
+
+
 def infer(
     model: Model,
     rows: Any,
@@ -90,6 +94,7 @@ def infer(
     _check_arguments(seed, num_draws, prior, combiner, executor)
     if sampler is not None:
         _check_kind("sampler", sampler, samplers.AbstractSampler, "vcmc.samplers.NUTS()")
+    combiner.check(model.space)
     partition = _partition(rows, num_shards, seed)
     check_key, start_key, sample_key = jax.random.split(jax.random.key(seed), 3)
     clock = Clock()
@@ -102,7 +107,7 @@ def infer(
         target = Target(model, shards, executor)
         somewhere = 0.5 * jax.random.normal(check_key, (model.space.dim,))
         check_additivity(model, shards, somewhere)
-        check_labels(target.densities[0], somewhere)
+        check_labels(model, shards[0], somewhere)
         stage.advance()
         starts = model.starts(shards[0], start_key) or random_starts(target.densities[0], start_key)
         notes = check_information(target, jnp.stack(starts))
@@ -143,9 +148,17 @@ def infer(
         }
         _refuse_broken(model, draws, stats, settings)
         stage = bars.stage("combine", None)
-        if prior == "partial" and len(shards) > 1:
+        if prior == "partial" and len(shards) > 1 and not combiner.needs_target:
             notes.append(PARTIAL)
-        combined = combiner(Subposteriors(_by_shard(draws), model.space, target, seed, stage.advance))
+        try:
+            combined = combiner(Subposteriors(_by_shard(draws), model.space, target, seed, stage.advance))
+        except Exception as error:
+            tree = _sampled(model, draws, stats, settings)
+            raise CombineError(
+                f"the shards were sampled, but combining them failed ({type(error).__name__}: {error}). The draws are in "
+                "this error's `tree`: vcmc.combine(error.tree, model=model, rows=rows, combiner=...).",
+                tree,
+            ) from error
         stage.finish()
         clock.lap("combine")
 
@@ -193,10 +206,18 @@ def combine(
     check_seed(seed)
     if model is not None:
         _check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
-        space = {**model.space, **(space or {})}
+        if space is not None:
+            raise ValueError(
+                "combine takes space= or a model, which says where its parameters live; got both."
+            )
+        space = model.space
     arrays = named_draws(draws, space)
-    if model is not None:  # a tree holds derived quantities, too, which are computed again
-        arrays = {name: array for name, array in arrays.items() if name in model.space}
+    if model is not None:
+        if missing := set(model.space) - set(arrays):
+            raise ValueError(
+                f"the model has the parameters {list(model.space)}, but there are no draws of {sorted(missing)}."
+            )
+        arrays = {name: arrays[name] for name in model.space}  # its order is that of a point's coordinates
     product = space_of(arrays, space or {})
     num_shards, num_chains, num_draws = next(iter(arrays.values())).shape[:3]
     flat = {name: array.reshape(-1, *array.shape[3:]) for name, array in arrays.items()}
@@ -229,7 +250,11 @@ def _target(
         return None
     partition = _partition(rows, None if isinstance(rows, Partition) else num_shards, seed)
     shards = [partition.load(shard) for shard in range(partition.num_shards)]
-    return Target(model.fitted(shards), shards, executor)
+    model = model.fitted(shards)
+    somewhere = 0.5 * jax.random.normal(jax.random.key(seed), (model.space.dim,))
+    check_additivity(model, shards, somewhere)
+    check_labels(model, shards[0], somewhere)
+    return Target(model, shards, executor)
 
 
 class Clock:
@@ -298,13 +323,8 @@ def _refuse_broken(
     if not reasons:
         return
     sound = [shard for shard in range(len(draws)) if shard not in reasons]
-    tree = make_tree(
-        {
-            "subposterior": to_params(model.space, jnp.asarray(draws[sound])),
-            "sample_stats": {name: values[sound] for name, values in stats.items()},
-        },
-        settings | {"sound_shards": sound},
-    )
+    kept = {name: values[sound] for name, values in stats.items()}
+    tree = _sampled(model, draws[sound], kept, settings | {"sound_shards": sound})
     raise ShardError(
         f"{len(reasons)} of {len(draws)} shards could not be sampled: "
         + "; ".join(f"shard {shard}: {reason}" for shard, reason in list(reasons.items())[:5])
@@ -312,6 +332,17 @@ def _refuse_broken(
         "shards. The draws of the sound shards are in this error's `tree`.",
         tree,
     )
+
+
+def _sampled(
+    model: Model,
+    draws: Float[np.ndarray, "shard chain draw dim"],
+    stats: dict[str, np.ndarray],
+    settings: dict[str, Any],
+) -> "DataTree":
+    """A tree of shard draws alone."""
+    groups = {"subposterior": to_params(model.space, jnp.asarray(draws)), "sample_stats": stats}
+    return make_tree(groups, settings)
 
 
 def _one_per_shape(densities: Sequence[Subposterior]) -> list[Subposterior]:

@@ -13,7 +13,7 @@ inequality gives three bounds, each below the next:
 | `EntropyPower` | $\frac d 2 \log \sum_k \exp \frac 2 d (H_k + j_k)$ | exact for Gaussians of proportional covariances |
 
 `Objective` estimates it from a batch of draws: log densities and scores come from the target, and the gradient by
-automatic differentiation of the one function `_estimate`.
+automatic differentiation of the one function `Local.__call__`.
 """
 
 import abc
@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .aggregators.base import AbstractAggregator, merge_all, prepare_all
-from .aggregators.weights import AbstractWeights, means_and_covariances, with_weights
+from .aggregators.weights import AbstractWeights, means_and_covariances, shrunk_covariances, with_weights
 from .typing import Scalar
 
 LogDensity = Callable[[Float[Array, "point dim"]], tuple[Float[Array, " point"], Float[Array, "point dim"]]]
@@ -51,8 +51,11 @@ class Gaussian(AbstractEntropyEstimate):
     """
 
     def __call__(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
-        num_draws = draws.shape[1]
-        covariances = means_and_covariances(draws)[1] * num_draws / (num_draws - 1)
+        num_draws, dim = draws.shape[1:]
+        if num_draws > dim:
+            covariances = means_and_covariances(draws)[1] * num_draws / (num_draws - 1)
+        else:
+            covariances = shrunk_covariances(draws)  # a plain one would have no determinant
         return jnp.asarray(0.5 * np.linalg.slogdet(2 * np.pi * np.e * covariances)[1])
 
 
@@ -71,21 +74,22 @@ class NearestNeighbours(AbstractEntropyEstimate):
             raise ValueError(f"num_neighbours must be 1 or more; got {self.num_neighbours}.")
 
     def __call__(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
-        if draws.shape[1] <= self.num_neighbours:
-            raise ValueError(
-                f"NearestNeighbours({self.num_neighbours}) needs more draws than neighbours; got {draws.shape[1]}."
-            )
         return jnp.array([self._entropy(np.asarray(shard)) for shard in draws])
 
     def _entropy(self, draws: Float[np.ndarray, "draw dim"]) -> float:
         from scipy.spatial import KDTree  # here, not above: they add to the time of `import vcmc`
         from scipy.special import digamma, gammaln
 
+        draws = np.unique(draws, axis=0)  # a chain that stood still repeats its draws
         num_draws, dim = draws.shape
+        if num_draws <= max(self.num_neighbours, dim):
+            raise ValueError(
+                f"NearestNeighbours({self.num_neighbours}) needs more draws than neighbours and dimensions; got {num_draws} "
+                f"different draws in {dim} dimensions. Use the estimate objective.Gaussian()."
+            )
         root = np.linalg.cholesky(np.atleast_2d(np.cov(draws, rowvar=False)))
         whitened = np.linalg.solve(root, (draws - draws.mean(axis=0)).T).T
-        distances = KDTree(whitened).query(whitened, k=[self.num_neighbours + 1])[0][:, 0]
-        apart = distances[distances > 0]  # a chain that stood still repeats its draws
+        apart = KDTree(whitened).query(whitened, k=[self.num_neighbours + 1])[0][:, 0]
         log_ball = 0.5 * dim * np.log(np.pi) - gammaln(dim / 2 + 1)
         spread = dim * np.mean(np.log(apart)) + np.log(np.diag(root)).sum()
         return float(digamma(num_draws) - digamma(self.num_neighbours) + log_ball + spread)

@@ -39,7 +39,8 @@ def to_params(
 
     batch = points.shape[:-1]
     flat = jax.jit(jax.vmap(one))(jnp.reshape(points, (-1, points.shape[-1])))
-    return {name: np.asarray(value).reshape(*batch, *value.shape[1:]) for name, value in flat.items()}
+    names = [*space, *(name for name in flat if name not in space)]  # compiled functions sort the names
+    return {name: np.asarray(flat[name]).reshape(*batch, *flat[name].shape[1:]) for name in names}
 
 
 def to_points(space: Product, draws: Mapping[str, np.ndarray]) -> Float[Array, "draw dim"]:

@@ -6,6 +6,7 @@ Whoever holds a `Target` sees points, log densities and scores, and never a row.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -41,7 +42,10 @@ class Target:
         power = jnp.asarray(1 / len(shards))
         self.densities = [Subposterior(model, shard, power) for shard in shards]
         self.executor = executor
-        self._pieces = _joined(self.densities)
+
+    @cached_property
+    def _pieces(self) -> list[Subposterior]:
+        return _joined(self.densities)
 
     def __call__(
         self, points: Float[Array, "point dim"], only: Sequence[int] | None = None
@@ -96,7 +100,7 @@ class Minibatch:
     $$\log p(u) \approx \log p(a) + g^\top (u - a) + \frac K m \sum_{k \in m} \bigl[\ell_k(u) - \ell_k(a) - g_k^\top (u - a)\bigr].$$
     """
 
-    def __init__(self, target: Target, anchor: Point, num_shards: int, seed: int):
+    def __init__(self, target: Target, anchor: Point, num_shards: int, seed: int | tuple[int, ...]):
         self.target = target
         self.anchor = anchor
         self.num_shards = num_shards

@@ -7,6 +7,7 @@ from vcmc.aggregators import (
     BlockFamily,
     Blocks,
     Combinatorial,
+    CombinatorialFamily,
     Diagonal,
     Matrices,
     Precision,
@@ -61,3 +62,18 @@ def test_blocks_do_not_see_each_other():
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match=r"families name \['gamma'\], but the parameters are \['beta'"):
         BlockFamily({"gamma": VectorFamily()}).fit(SPACE, DRAWS, Precision())
+
+
+def test_parameters_that_share_labels_share_a_family():
+    named = BlockFamily({"shares": CombinatorialFamily(VectorFamily(full=True))}).fit(
+        SPACE, DRAWS, Precision()
+    )
+    assert named.coordinates[1] == SPACE.indices("centres", "shares")
+    assert isinstance(named.parts[1].inner.weights, Matrices)
+    family = BlockFamily(
+        {"shares": CombinatorialFamily(VectorFamily(full=True)), "centres": CombinatorialFamily()}
+    )
+    with pytest.raises(
+        ValueError, match=r"\['centres', 'shares'\] have exchangeable components of the same labels"
+    ):
+        family.check(SPACE)

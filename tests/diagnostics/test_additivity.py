@@ -123,3 +123,17 @@ def test_components_that_share_their_labels_are_fine():
     rows = {"x": np.concatenate([np.random.default_rng(0).normal(size=100) + 3 * s for s in (-1, 1)])}
     space = {"centres": vcmc.Exchangeable(2, vcmc.Real()), "shares": vcmc.Simplex(2, exchangeable=True)}
     vcmc.infer(mixture(space), rows, num_shards=2, num_draws=300)
+
+
+def test_a_prior_that_tells_components_apart_is_refused_however_many_the_rows():
+    """The prior of a shard is tempered, and small beside the likelihood of its rows."""
+    rows = {"x": np.random.default_rng(0).normal(size=20_000)}
+    model = vcmc.Model(
+        {"centres": vcmc.Exchangeable(3, vcmc.Real())},
+        log_prior=lambda params: -0.5 * jnp.sum((params["centres"] - jnp.array([-1.0, 0.0, 1.0])) ** 2),
+        log_likelihood=lambda params, rows: jax.nn.logsumexp(
+            -0.5 * (rows["x"][:, None] - params["centres"]) ** 2, axis=1
+        ),
+    )
+    with pytest.raises(vcmc.ModelError, match="the log prior changes when they are relabelled"):
+        vcmc.infer(model, rows, num_shards=100)

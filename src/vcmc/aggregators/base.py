@@ -73,6 +73,10 @@ class AbstractAggregator(eqx.Module):
 class AbstractFamily(eqx.Module):
     """A set of aggregators that differ in their weights."""
 
+    def check(self, space: Product) -> None:
+        """Raise an error if the family is not for this space."""
+        del space
+
     @abc.abstractmethod
     def fit(
         self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart

@@ -88,8 +88,7 @@ class BlockFamily(AbstractFamily):
     def fit(
         self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
     ) -> AbstractAggregator:
-        if unknown := set(self.families) - set(space):
-            raise ValueError(f"families name {sorted(unknown)}, but the parameters are {list(space)}.")
+        self.check(space)
         groups = self._groups(space)
         if len(groups) == 1:
             return self._family(space).fit(space, draws, start)
@@ -100,16 +99,36 @@ class BlockFamily(AbstractFamily):
             parts.append(self._family(inside).fit(inside, draws[:, :, np.array(block)], start))
         return Blocks(tuple(parts), coordinates)
 
+    def __check_init__(self) -> None:
+        for name, family in self.families.items():
+            if not isinstance(family, AbstractFamily):
+                raise TypeError(
+                    f"families[{name!r}] must be such as VectorFamily(full=True); got {family!r}."
+                )
+
+    def check(self, space: Product) -> None:
+        if unknown := set(self.families) - set(space):
+            raise ValueError(f"families name {sorted(unknown)}, but the parameters are {list(space)}.")
+        for names in self._groups(space):
+            inside = Product({name: space[name] for name in names})
+            self._family(inside).check(inside)
+
     def _groups(self, space: Product) -> list[list[str]]:
         """Names of parameters that belong together, in order."""
         groups: dict[Any, list[str]] = {}
         for name, inside in space.items():
-            count = None if name in self.families else inside.num_labels
-            groups.setdefault(name if count is None else count, []).append(name)
+            groups.setdefault(inside.num_labels or name, []).append(name)
         return list(groups.values())
 
     def _family(self, space: Product) -> AbstractFamily:
-        """The family of a group: what the user says, or what its space asks for."""
-        name = next(iter(space))
-        suited = VectorFamily() if space[name].num_labels is None else CombinatorialFamily()
-        return self.families.get(name, suited)
+        """The family of a group: what the user says for any of its members, or what its space asks for."""
+        named = [self.families[name] for name in space if name in self.families]
+        if len({repr(family) for family in named}) > 1:
+            raise ValueError(
+                f"the parameters {list(space)} have exchangeable components of the same labels and are one block: "
+                f"name one family for them; got {named}."
+            )
+        if named:
+            return named[0]
+        labelled = next(iter(space.values())).num_labels is not None
+        return CombinatorialFamily() if labelled else VectorFamily()

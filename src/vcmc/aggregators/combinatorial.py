@@ -75,9 +75,7 @@ class CombinatorialFamily(AbstractFamily):
     inner: AbstractFamily = eqx.field(default_factory=VectorFamily)
     alternating: bool = True
 
-    def fit(
-        self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
-    ) -> Combinatorial:
+    def check(self, space: Product) -> None:
         counts = {inside.num_labels for inside in space.values()}
         if len(counts) != 1 or None in counts:
             raise TypeError(
@@ -85,6 +83,11 @@ class CombinatorialFamily(AbstractFamily):
                 f"exchangeable=True), of one count; got {dict(space)}. Say so with space= of from_numpyro, or name a "
                 "family for each parameter: vcmc.aggregators.BlockFamily(...)."
             )
+
+    def fit(
+        self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
+    ) -> Combinatorial:
+        self.check(space)
         alignment = _align(space, draws, space.components(draws[0].mean(axis=0)))
         for _ in range(MAX_ROUNDS if self.alternating else 1):
             aligned = _relabel(space, draws, alignment)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 from numpyro.distributions import biject_to, constraints
 
@@ -24,6 +25,8 @@ from ..space import Product
 from ..typing import Point, Scalar
 from .base import AbstractAggregator, AbstractFamily
 from .weights import AbstractStart, Diagonal, Matrices
+
+FROM_REAL = biject_to(constraints.positive_definite)
 
 
 class Spectra(NamedTuple):
@@ -41,7 +44,7 @@ class Spectral(AbstractAggregator):
     size: int = eqx.field(static=True)
 
     def prepare(self, points: Float[Array, "shard dim"]) -> Spectra:
-        matrices = jax.vmap(biject_to(constraints.positive_definite))(points)
+        matrices = jax.vmap(FROM_REAL)(points)
         roots, vectors = jnp.linalg.eigh(matrices)
         return Spectra(roots[:, ::-1], vectors[:, :, ::-1], jax.vmap(_log_volume)(points))
 
@@ -52,15 +55,15 @@ class Spectral(AbstractAggregator):
             halves = prepared.vectors * jnp.sqrt(prepared.roots)[:, None, :]
             scaled = halves @ self.weights.values * jnp.sqrt(prepared.roots)[:, None, :]
         merged = jnp.einsum("kij,klj->il", scaled, prepared.vectors)
-        return biject_to(constraints.positive_definite).inv((merged + merged.T) / 2)
+        return FROM_REAL.inv((merged + merged.T) / 2)
 
     def log_dets(self, prepared: Spectra) -> Float[Array, " shard"]:
         congruence = 0.5 * (self.size + 1) * self.weights.log_dets()
         return congruence + prepared.log_volumes - _log_volume(self.merge(prepared))
 
     def shard_weights(self) -> Float[Array, "shard dim"]:
-        """Weights of eigenvalues, each repeated for the coordinates of its row of the triangle."""
-        rows, _ = jnp.tril_indices(self.size)
+        """Weights of eigenvalues, each repeated for the coordinates of its row of the triangle, the diagonal last."""
+        rows = np.concatenate([np.tril_indices(self.size, -1)[0], np.arange(self.size)])
         return self.weights.diagonals()[:, rows]
 
 
@@ -73,14 +76,18 @@ class SpectralFamily(AbstractFamily):
 
     full: bool = False
 
-    def fit(self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart) -> Spectral:
+    def check(self, space: Product) -> None:
         inside = list(space.values())
         if len(inside) != 1 or not inside[0].is_positive_definite:
             raise TypeError(
                 "the spectral family is for one parameter in vcmc.PositiveDefinite(size), without a batch; got "
                 f"{dict(space)}. Name a family for each parameter: vcmc.aggregators.BlockFamily(...)."
             )
-        size = inside[0].shape[0]
+
+    def fit(self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart) -> Spectral:
+        self.check(space)
+        (inside,) = space.values()
+        size = inside.shape[0]
         roots = jax.jit(jax.vmap(jax.vmap(_roots)))(draws)
         weights = start.diagonal(roots)
         if not self.full:
@@ -89,10 +96,9 @@ class SpectralFamily(AbstractFamily):
 
 
 def _roots(point: Point) -> Float[Array, " size"]:
-    return jnp.linalg.eigvalsh(biject_to(constraints.positive_definite)(point))[::-1]
+    return jnp.linalg.eigvalsh(FROM_REAL(point))[::-1]
 
 
 def _log_volume(point: Point) -> Scalar:
     """How much the map from real coordinates to matrices spreads volume."""
-    transform = biject_to(constraints.positive_definite)
-    return transform.log_abs_det_jacobian(point, transform(point))
+    return FROM_REAL.log_abs_det_jacobian(point, FROM_REAL(point))

@@ -22,6 +22,7 @@ FLOOR = 1e-3  # the smallest weight, as a share of the uniform weight
 NEWTON_STEPS, CG_STEPS, TOLERANCE = 50, 200, 1e-13
 
 Tree = TypeVar("Tree")
+State = tuple[Array, Array, Array, Array, Array]
 
 
 class AbstractWeights(eqx.Module):
@@ -122,21 +123,22 @@ def _free_scales(dim: int) -> Float[Array, "dim dim"]:
 def _nearest_psd_sum(values: Float[Array, "shard dim dim"], total: float) -> Float[Array, "shard dim dim"]:
     r"""The positive semidefinite matrices nearest to symmetric ones that add up to a multiple of I.
 
-    They are $V_k = (Y_k + M)_+$ for the symmetric $M$ that makes the sum right: the dual problem, solved by
-    Newton's method with conjugate gradients (as Qi and Sun did for the nearest correlation matrix).
+    They are $V_k = (Y_k + M)_+$ for the symmetric $M$ that minimises the dual $\frac 1 2 \sum_k \lVert (Y_k + M)_+ \rVert^2 - t
+    \operatorname{tr} M$: convex, and solved by Newton's method with conjugate gradients (as Qi and Sun did for the nearest
+    correlation matrix).
     """
     num_shards, dim, _ = values.shape
     goal = total * jnp.eye(dim)
+    tolerance = TOLERANCE * (1 + jnp.max(jnp.abs(values)))
 
-    def parts(shift: Array) -> tuple[Array, Array, Array]:
+    def split(shift: Array) -> tuple[Array, Array, Array]:
         roots, vectors = jnp.linalg.eigh(values + shift)
-        kept = jnp.einsum("kij,kj,klj->kil", vectors, jnp.maximum(roots, 0), vectors)
-        return roots, vectors, kept
+        return roots, vectors, jnp.einsum("kij,kj,klj->kil", vectors, jnp.maximum(roots, 0), vectors)
 
-    def gap(kept: Array) -> Scalar:
-        return jnp.max(jnp.abs(kept.sum(axis=0) - goal))
+    def dual(shift: Array, roots: Array) -> Scalar:
+        return 0.5 * jnp.sum(jnp.maximum(roots, 0) ** 2) - jnp.sum(goal * shift)
 
-    def newton(state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
+    def newton(state: State) -> State:
         step, shift, roots, vectors, kept = state
         # the derivative of (Y)_+ in direction H is Q (C ∘ Qᵀ H Q) Qᵀ with C of divided differences
         clipped = jnp.maximum(roots, 0)
@@ -155,23 +157,27 @@ def _nearest_psd_sum(values: Float[Array, "shard dim dim"], total: float) -> Flo
         residual = goal - kept.sum(axis=0)
         direction, _ = jax.scipy.sparse.linalg.cg(derivative, residual, maxiter=CG_STEPS, tol=1e-12)
         direction = (direction + direction.T) / 2
+        here, fall = dual(shift, roots), jnp.sum(residual * direction)
 
         def too_long(length: Array) -> Array:
-            return (gap(parts(shift + length * direction)[2]) > (1 - 1e-4 * length) * gap(kept)) & (
-                length > 1e-6
-            )
+            there = shift + length * direction
+            rounding = 1e-14 * (1 + jnp.abs(here))
+            higher = dual(there, jnp.linalg.eigvalsh(values + there)) > here - 1e-4 * length * fall + rounding
+            return higher & (length > 1e-12)
 
         length = jax.lax.while_loop(too_long, lambda length: length / 2, jnp.ones(()))
         shift = shift + length * direction
-        return step + 1, shift, *parts(shift)
+        return step + 1, shift, *split(shift)
 
-    def unfinished(state: tuple[Array, Array, Array, Array, Array]) -> Array:
-        return (state[0] < NEWTON_STEPS) & (gap(state[4]) > TOLERANCE)
+    def unfinished(state: State) -> Array:
+        return (state[0] < NEWTON_STEPS) & (jnp.max(jnp.abs(state[4].sum(axis=0) - goal)) > tolerance)
 
     shift = (goal - values.sum(axis=0)) / num_shards
-    state = jax.lax.while_loop(unfinished, newton, (jnp.zeros((), int), shift, *parts(shift)))
-    kept = state[4]
-    return kept + (goal - kept.sum(axis=0)) / num_shards
+    kept = jax.lax.while_loop(unfinished, newton, (jnp.zeros((), int), shift, *split(shift)))[4]
+    # the sum is right up to rounding; a congruence makes it exact and keeps matrices positive
+    root = jnp.linalg.cholesky(kept.sum(axis=0) / total)
+    half = jax.scipy.linalg.solve_triangular(root, kept, lower=True)
+    return jax.scipy.linalg.solve_triangular(root, jnp.swapaxes(half, 1, 2), lower=True)
 
 
 def weights_of(tree: Any) -> list[AbstractWeights]:

@@ -59,6 +59,10 @@ class AbstractCombiner(eqx.Module):
     needs_target: ClassVar[bool] = False
     """Whether the rows must be at hand, for the full-data log density."""
 
+    def check(self, space: Product) -> None:
+        """Raise an error if the combiner is not for this space; called before shards are sampled."""
+        del space
+
     @abc.abstractmethod
     def __call__(self, shards: Subposteriors) -> Combined:
         """Posterior draws."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import equinox as eqx
 import numpy as np
+from jaxtyping import Array, Float
 
 from ..aggregators.base import AbstractAggregator, AbstractFamily
 from ..aggregators.blocks import BlockFamily
@@ -18,11 +19,16 @@ from ..aggregators.weights import AbstractStart, AbstractWeights, Precision, wei
 from ..objective import AbstractEntropy, Objective, Relaxed
 from ..optimizers.adaptive import Adaptive
 from ..optimizers.base import WINDOW, AbstractOptimizer, Climb, random_batch
+from ..space import Product
 from ..target import Minibatch, Target
 from .base import AbstractCombiner, Combined, Subposteriors
 
 MAX_ALIGNMENTS = 5
-NUM_COMPARED, SIZE_COMPARED = 4, 20  # batches by which the end of a climb is compared with its start
+NUM_COMPARED, SIZE_COMPARED = 8, 10  # batches by which the end of a climb is compared with its start
+SMALL_LOSS = 0.05  # nats that need no mention
+MUCH_NOISE = 5.0  # nats of Monte Carlo error, beside which weights are guesses
+
+Judged = tuple[Objective, list[AbstractWeights]]
 
 
 class Variational(AbstractCombiner):
@@ -42,6 +48,19 @@ class Variational(AbstractCombiner):
     optimizer: AbstractOptimizer = eqx.field(default_factory=Adaptive)
     start: AbstractStart = eqx.field(default_factory=Precision)
 
+    def __check_init__(self) -> None:
+        for name, kind, example in (
+            ("family", AbstractFamily, "vcmc.aggregators.VectorFamily()"),
+            ("entropy", AbstractEntropy, "vcmc.objective.Relaxed()"),
+            ("optimizer", AbstractOptimizer, "vcmc.optimizers.Adaptive()"),
+            ("start", AbstractStart, "vcmc.aggregators.Uniform()"),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise TypeError(f"{name} must be such as {example}; got {getattr(self, name)!r}.")
+
+    def check(self, space: Product) -> None:
+        self.family.check(space)
+
     def __call__(self, shards: Subposteriors) -> Combined:
         if shards.target is None:
             raise ValueError(
@@ -51,30 +70,33 @@ class Variational(AbstractCombiner):
         aggregator = self.family.fit(shards.space, shards.draws, self.start)
         if len(shards.draws) == 1:
             return Combined(shards.draws[0], aggregator.shard_weights())
-        start = weights_of(aggregator)
+        weights = weights_of(aggregator)
         climbs: list[Climb] = []
-        for _ in range(MAX_ALIGNMENTS):
-            objective = Objective(self._seen(shards, aggregator), self.entropy, aggregator, shards.draws)
-            weights = climbs[-1].weights if climbs else start
-            climbs.append(self.optimizer.climb(objective, weights, shards.seed, shards.advance))
-            learned = with_weights(aggregator, climbs[-1].weights)
+        for attempt in range(MAX_ALIGNMENTS):
+            seen = self._seen(shards.target, aggregator, shards.draws, (shards.seed, attempt, 1))
+            objective = Objective(seen, self.entropy, aggregator, shards.draws)
+            if not climbs:
+                start = objective, weights
+            climbs.append(self.optimizer.climb(objective, weights, (shards.seed, attempt), shards.advance))
+            weights = climbs[-1].weights
+            learned = with_weights(aggregator, weights)
             aggregator = learned.realigned(shards.draws)
-            if eqx.tree_equal(aggregator, learned):
+            if climbs[-1].broken or eqx.tree_equal(aggregator, learned):
                 break
-        weights = climbs[-1].weights
-        notes = [climb.trouble for climb in climbs[-1:] if climb.trouble]
-        if not notes and not _clearly_rose(climbs):
-            objective.target = shards.target
-            gain, error = _gain(objective, start, weights, shards.seed)
+        notes = [climb.trouble for climb in climbs if climb.trouble]
+        if not climbs[-1].broken and (self.optimizer.data_fraction < 1 or not _clearly_rose(climbs)):
+            gain, error = _gain(shards.target, start, (objective, weights), shards.seed)
             if gain < -2 * error:
-                weights = start
-                notes = [
-                    f"the objective fell by {-gain:.3g} ± {error:.2g} nats from its start, and the start's weights were "
-                    "kept: try a smaller learning rate, or more samples in every iteration."
-                ]
+                objective, weights = start
+                if gain < -SMALL_LOSS:
+                    notes.append(
+                        f"the objective fell by {-gain:.3g} ± {error:.2g} nats from its start, and the start's weights were "
+                        "kept: try a smaller learning rate, or more samples in every iteration."
+                    )
+        notes += _noise(climbs[-1], shards.space.dim)
         return Combined(
             objective.merged(weights),
-            with_weights(aggregator, weights).shard_weights(),
+            with_weights(objective.aggregator, weights).shard_weights(),
             {
                 "objective": np.concatenate([climb.values for climb in climbs]),
                 "objective_error": np.concatenate([climb.errors for climb in climbs]),
@@ -82,30 +104,49 @@ class Variational(AbstractCombiner):
             notes,
         )
 
-    def _seen(self, shards: Subposteriors, aggregator: AbstractAggregator) -> Target | Minibatch:
+    def _seen(
+        self,
+        target: Target,
+        aggregator: AbstractAggregator,
+        draws: Float[Array, "shard draw dim"],
+        seed: tuple[int, ...],
+    ) -> Target | Minibatch:
         """The target as an iteration sees it: all rows, or those of a few shards."""
-        assert shards.target is not None
-        num_shards = int(np.ceil(self.optimizer.data_fraction * len(shards.target.densities)))
-        if num_shards == len(shards.target.densities):
-            return shards.target
-        return Minibatch(shards.target, aggregator(shards.draws.mean(axis=1)), num_shards, shards.seed)
+        every = len(target.densities)
+        num_shards = int(np.ceil(round(self.optimizer.data_fraction * every, 6)))
+        if num_shards == every:
+            return target
+        return Minibatch(target, aggregator(draws.mean(axis=1)), max(1, num_shards), seed)
 
 
 def _clearly_rose(climbs: list[Climb]) -> bool:
     """Whether the last window is above the start by more than three errors: then there is no need to compare."""
     last = climbs[-1].values[-WINDOW:]
+    if len(climbs[-1].values) < 2 * WINDOW:
+        return False
     error = np.hypot(climbs[0].errors[0], np.std(last, ddof=1) / np.sqrt(len(last)))
     return bool(np.mean(last) - climbs[0].values[0] > 3 * error)
 
 
-def _gain(
-    objective: Objective,
-    before: list[AbstractWeights],
-    after: list[AbstractWeights],
-    seed: int,
-) -> tuple[float, float]:
-    """By how much the objective rose, and the error of that, on draws that both weights are judged by."""
-    generator = np.random.default_rng((seed, 1))
-    batches = [random_batch(objective, SIZE_COMPARED, generator) for _ in range(NUM_COMPARED)]
-    gains = [float(objective(after, batch).value - objective(before, batch).value) for batch in batches]
+def _gain(target: Target, before: Judged, after: Judged, seed: int) -> tuple[float, float]:
+    """By how much the objective rose, and the error of that, on draws that both are judged by."""
+    generator = np.random.default_rng((seed, MAX_ALIGNMENTS))
+    gains = []
+    for objective, _ in (before, after):
+        objective.target = target
+    for _ in range(NUM_COMPARED):
+        batch = random_batch(before[0], SIZE_COMPARED, generator)
+        low, high = (float(objective(weights, batch).value) for objective, weights in (before, after))
+        gains.append(high - low)
     return float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(NUM_COMPARED))
+
+
+def _noise(climb: Climb, dim: int) -> list[str]:
+    """A warning if the last estimates were too noisy to tell good weights from bad ones."""
+    error = float(np.median(climb.errors[-WINDOW:]))
+    if not error > max(MUCH_NOISE, np.sqrt(dim)):
+        return []
+    return [
+        f"the objective is known to ± {error:.2g} nats only at the end, too little to learn good weights by: the target falls off "
+        "steeply at some combined draws. Try more samples in every iteration, or fewer shards, and doubt the result."
+    ]

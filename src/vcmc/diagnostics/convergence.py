@@ -17,7 +17,7 @@ from collections.abc import Callable
 from math import prod
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from scipy.special import ndtri
 
 from ..executors.local import Local
@@ -44,29 +44,39 @@ def ess(values: np.ndarray) -> np.ndarray:
 
 def _by_block(statistic: Callable[[Chains], Numbers], values: np.ndarray) -> np.ndarray:
     """A statistic of every scalar, a few scalars at a time and on all cores."""
-    shape, size = values.shape, prod(values.shape[3:])
-    result = np.full((shape[0], size), np.nan)
+    (num_shards, num_chains, num_draws), shape = values.shape[:3], values.shape[3:]
+    size, per_scalar = prod(shape), num_chains * num_draws
+    result = np.full((num_shards, size), np.nan)
     if not values.size:
-        return result.reshape(shape[0], *shape[3:])
-    dtype = values.dtype if np.issubdtype(values.dtype, np.floating) else float
-    draws = values.reshape(*shape[:3], size)
-    num_draws = shape[1] * shape[2]
-    scalars = max(1, BLOCK // num_draws)
+        return result.reshape(num_shards, *shape)
+    values = values.reshape(num_shards, num_chains, num_draws, size)
+    scalars = max(1, BLOCK // per_scalar)
     height, width = max(1, scalars // size), min(scalars, size)
-
-    def fill(corner: tuple[int, int]) -> None:
-        block = np.s_[corner[0] : corner[0] + height], np.s_[corner[1] : corner[1] + width]
-        chains = np.ascontiguousarray(np.moveaxis(draws[block[0], :, :, block[1]], 3, 1), dtype)
-        with np.errstate(all="ignore"):  # constants and infinities have no R-hat, and need no warning
-            result[block] = statistic(chains.reshape(-1, *shape[1:3])).reshape(chains.shape[:2])
-
+    blocks = [
+        (np.s_[row : row + height], np.s_[column : column + width])
+        for row in range(0, num_shards, height)
+        for column in range(0, size, width)
+    ]
     # Freeing a large array tells glibc to keep the pages of smaller ones. It would otherwise fetch them anew
     # for every array of every block, which doubles the time.
     np.empty(64 * BLOCK, np.int8)
-    corners = [(row, column) for row in range(0, shape[0], height) for column in range(0, size, width)]
-    num_threads = max(1, min(os.cpu_count() or 1, AT_ONCE // max(BLOCK, num_draws)))
-    list(Local(num_threads).map(fill, corners))
-    return result.reshape(shape[0], *shape[3:])
+    num_threads = max(1, min(os.cpu_count() or 1, AT_ONCE // max(BLOCK, per_scalar)))
+    found = Local(num_threads).map(
+        lambda block: _of_block(statistic, values[block[0], ..., block[1]]), blocks
+    )
+    for block, numbers in zip(blocks, found, strict=True):
+        result[block] = numbers
+    return result.reshape(num_shards, *shape)
+
+
+def _of_block(
+    statistic: Callable[[Chains], Numbers], block: Shaped[np.ndarray, "shard chain draw scalar"]
+) -> Float[np.ndarray, "shard scalar"]:
+    """A statistic of some scalars in some shards, with each scalar's draws side by side in memory."""
+    dtype = block.dtype if np.issubdtype(block.dtype, np.floating) else float
+    chains = np.ascontiguousarray(np.moveaxis(block, 3, 1), dtype)
+    with np.errstate(all="ignore"):  # constants and infinities have no R-hat, and need no warning
+        return statistic(chains.reshape(-1, *chains.shape[2:])).reshape(chains.shape[:2])
 
 
 def _rhat(chains: Chains) -> Numbers:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from ..model import LogLikelihood
 from ..typing import Params, Rows, Scalar
+from .sites import TRACING
 
 
 def enumerated_log_likelihood(
@@ -36,7 +37,8 @@ def enumerated_log_likelihood(
     def log_likelihood(params: Params, rows: Rows) -> Float[Array, " row"]:
         def log_joint(row: dict[str, Array]) -> Scalar:
             alone = {name: value[None] for name, value in row.items()}
-            return log_density(enumerated, (), alone, dict(params))[0]
+            with TRACING:
+                return log_density(enumerated, (), alone, dict(params))[0]
 
         arrays = {name: jnp.asarray(array) for name, array in rows.items()}
         return jax.vmap(log_joint)(arrays) - log_prior(params)

@@ -1,5 +1,6 @@
 """The sites of a NumPyro model, found by tracing it without running it."""
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -10,6 +11,9 @@ from jaxtyping import Array
 from numpyro import handlers
 
 from ..typing import Params, Rows
+
+TRACING = threading.RLock()
+"""Held while NumPyro runs a model: its stack of handlers is one for all threads, and shards are evaluated in several."""
 
 
 class Seeded:
@@ -41,7 +45,8 @@ class Site(NamedTuple):
 
 def trace_at(model: Seeded, params: Params, rows: Rows) -> dict[str, Any]:
     """NumPyro's trace of the model at given params."""
-    return handlers.trace(handlers.substitute(model, data=dict(params))).get_trace(**rows)
+    with TRACING:
+        return handlers.trace(handlers.substitute(model, data=dict(params))).get_trace(**rows)
 
 
 def sites_on(model: Seeded, arrays: Rows, num_rows: int) -> dict[str, Site]:

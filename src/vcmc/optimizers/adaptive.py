@@ -30,6 +30,12 @@ class Adaptive(AbstractOptimizer):
     data_fraction: float = 1.0
     max_iterations: int = 500
 
+    def __check_init__(self) -> None:
+        if self.method is not None and not callable(self.method):
+            raise TypeError(
+                f"method must take a learning rate, such as optax.adam (not optax.adam(0.1)); got {self.method!r}."
+            )
+
     def init(self, weights: Weights) -> Any:
         free = [part.free() for part in weights]
         return free, self._transformation().init(free)

@@ -1,8 +1,8 @@
 """What an optimizer is: a rule that moves weights along noisy gradients, and the climb that it is used in.
 
 A climb goes in windows of iterations. When the objective's mean over a window is no longer above that of the window
-before by more than the noise of their difference, steps are made shorter; when that has happened a few
-times, it stops. The weights that it returns are the mean over the last window.
+before by more than the noise of their difference, steps are made shorter; when that happens a second time, it
+stops. The weights that it returns are the mean over the last window.
 
 To write an optimizer, subclass `AbstractOptimizer` and give it `init` and `update`.
 """
@@ -30,12 +30,16 @@ Weights = list[AbstractWeights]
 
 
 class Climb(NamedTuple):
-    """The weights that a climb ends with, the objective on the way there, and what was wrong with it, if anything."""
+    """The weights that a climb ends with, the objective on the way there, and what was wrong with it, if anything.
+
+    A broken climb ends with the weights that it began with.
+    """
 
     weights: Weights
     values: Float[np.ndarray, " iteration"]
     errors: Float[np.ndarray, " iteration"]
     trouble: str = ""
+    broken: bool = False
 
 
 class AbstractOptimizer(eqx.Module):
@@ -62,7 +66,11 @@ class AbstractOptimizer(eqx.Module):
         """The weights after a step uphill, whose length is multiplied by `rate`, and what is remembered."""
 
     def climb(
-        self, objective: Objective, weights: Weights, seed: int, advance: Callable[[], None] = lambda: None
+        self,
+        objective: Objective,
+        weights: Weights,
+        seed: int | tuple[int, ...],
+        advance: Callable[[], None] = lambda: None,
     ) -> Climb:
         """Raise an objective until it stops rising by more than its noise."""
         generator = np.random.default_rng(seed)
@@ -77,7 +85,7 @@ class AbstractOptimizer(eqx.Module):
         errors: list[float] = []
         while len(values) < self.max_iterations and num_plateaus < PLATEAUS:
             visited = []
-            for _ in range(WINDOW):
+            for _ in range(min(WINDOW, self.max_iterations - len(values))):
                 local = objective.near(weights, random_batch(objective, size, generator))
                 num_steps = NUM_STEPS if objective.is_bent else 1
                 (value, error), weights, state = _move(
@@ -86,11 +94,11 @@ class AbstractOptimizer(eqx.Module):
                 values.append(float(value))
                 errors.append(float(error))
                 if not (np.isfinite(values[-1]) and _all_finite(weights)):
-                    return Climb(start, np.array(values), np.array(errors), _not_finite(len(values)))
+                    return Climb(start, np.array(values), np.array(errors), _not_finite(len(values)), True)
                 visited.append(weights)
                 advance()
             objective.learn()
-            if len(values) > WINDOW and not _rises(values[-2 * WINDOW : -WINDOW], values[-WINDOW:]):
+            if len(values) >= 2 * WINDOW and not _rises(values[-2 * WINDOW : -WINDOW], values[-WINDOW:]):
                 num_plateaus += 1
                 rate /= SHORTER
         mean = jax.tree.map(lambda *each: sum(each) / len(each), *visited)
@@ -123,14 +131,16 @@ def _all_finite(weights: Weights) -> Array:
 
 
 def _unfinished(count: int) -> str:
-    return f"the objective was still rising after {count} iterations: raise the optimizer's max_iterations."
+    return (
+        f"the objective had not levelled off after {count} iterations: raise the optimizer's max_iterations."
+    )
 
 
 def _not_finite(count: int) -> str:
     return (
-        f"the objective or its gradient was not finite in iteration {count}, and the start's weights were kept: the "
-        "full-data log density is not finite at some combined draw. Look at the model there, or try a smaller "
-        "learning rate."
+        f"the objective or its gradient was not finite in iteration {count}, and the weights before it were kept: either "
+        "the full-data log density is not finite at some combined draw (look at the model there), or steps were too "
+        "long (try a smaller learning rate)."
     )
 
 

@@ -25,7 +25,8 @@ class ProjectedGradient(AbstractOptimizer):
 
     Args:
         num_samples: draws in every iteration.
-        step: the step's length by the number of the iteration, such as an Optax schedule; by default AdaGrad's.
+        step: a step's length by its number, such as an Optax schedule; by default AdaGrad's. From one iteration's evaluation
+            several steps are made where the target's curvature is known about.
         data_fraction: share of the shards whose rows are used in an iteration.
         max_iterations: iterations at most.
     """
@@ -34,6 +35,12 @@ class ProjectedGradient(AbstractOptimizer):
     step: Callable[[Any], Any] | None = eqx.field(default=None, static=True)
     data_fraction: float = 1.0
     max_iterations: int = 500
+
+    def __check_init__(self) -> None:
+        if self.step is not None and not callable(self.step):
+            raise TypeError(
+                f"step must be a schedule, such as optax.constant_schedule(0.1); got {self.step!r}."
+            )
 
     def init(self, weights: Weights) -> tuple[Array, list[Array]]:
         return jnp.zeros((), int), [jnp.zeros_like(_square(part.values)) for part in weights]
