@@ -256,6 +256,10 @@ class Objective:
         """The objective, its Monte Carlo error and its gradient at some weights, from some draws."""
         return _estimate(self.near(weights, batch), weights)
 
+    def value(self, weights: list[AbstractWeights], batch: Int[np.ndarray, "point shard"]) -> float:
+        """The objective at some weights, from some draws."""
+        return float(_value(self.near(weights, batch), weights))
+
     def learn(self) -> None:
         """Put the hill where the evaluations since the last call say, and forget them."""
         if self._precision is not None and self._seen:
@@ -266,6 +270,11 @@ class Objective:
     def merged(self, weights: list[AbstractWeights]) -> Float[Array, "draw dim"]:
         """All draws, aggregated."""
         return merge_all(with_weights(self.aggregator, weights), self._prepared)
+
+
+@eqx.filter_jit
+def _value(local: Local, weights: list[AbstractWeights]) -> Scalar:
+    return local(weights)[0]
 
 
 @eqx.filter_jit

@@ -68,11 +68,16 @@ def _joined(densities: list[Subposterior]) -> list[Subposterior]:
     if len(densities) <= NUM_PIECES or len(shapes) > 1 or size > SMALL:
         return densities
 
-    def join(parts: list[Subposterior]) -> Subposterior:
-        shard = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(part.shard for part in parts))
-        return Subposterior(parts[0].model, shard, len(parts) * parts[0].prior_power)
+    parts = [densities[part] for part in _parts(len(densities), NUM_PIECES)]
+    nothing = jax.tree.map(jnp.zeros_like, densities[0].shard.weights)
+    padding = Shard(densities[0].shard.rows, nothing)  # so that all pieces have one shape and one program
 
-    return [join(densities[part]) for part in _parts(len(densities), NUM_PIECES)]
+    def join(part: list[Subposterior]) -> Subposterior:
+        shards = [density.shard for density in part] + [padding] * (len(parts[0]) - len(part))
+        shard = jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *shards)
+        return Subposterior(part[0].model, shard, len(part) * part[0].prior_power)
+
+    return [join(part) for part in parts]
 
 
 def _parts(count: int, num_parts: int) -> list[slice]:

@@ -161,7 +161,7 @@ def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
 def test_combine_takes_rows_split_anyhow(conjugate):
     partition = vcmc.split(conjugate.rows, 4)
     generator = np.random.default_rng(0)
-    draws = [generator.multivariate_normal(*conjugate.posterior(m, 0.25), 200) for m in partition.members]
+    draws = [generator.multivariate_normal(*conjugate.posterior(m, 0.25), 1000) for m in partition.members]
     combined = [
         vcmc.combine({"beta": np.stack(draws)}, combiner=Variational(), model=conjugate.model, rows=rows)
         for rows in (conjugate.rows, vcmc.split(conjugate.rows, 7))

@@ -24,7 +24,7 @@ from ..target import Minibatch, Target
 from .base import AbstractCombiner, Combined, Subposteriors
 
 MAX_ALIGNMENTS = 5
-NUM_COMPARED, SIZE_COMPARED = 8, 10  # batches by which the end of a climb is compared with its start
+NUM_COMPARED = 10  # batches by which the end of a climb is compared with its start
 SMALL_LOSS = 0.05  # nats that need no mention
 MUCH_NOISE = 5.0  # nats of Monte Carlo error, beside which weights are guesses
 
@@ -85,7 +85,8 @@ class Variational(AbstractCombiner):
                 break
         notes = [climb.trouble for climb in climbs if climb.trouble]
         if not climbs[-1].broken and (self.optimizer.data_fraction < 1 or not _clearly_rose(climbs)):
-            gain, error = _gain(shards.target, start, (objective, weights), shards.seed)
+            size = self.optimizer.batch_size(objective)
+            gain, error = _gain(shards.target, start, (objective, weights), size, shards.seed)
             if gain < -2 * error:
                 objective, weights = start
                 if gain < -SMALL_LOSS:
@@ -128,15 +129,15 @@ def _clearly_rose(climbs: list[Climb]) -> bool:
     return bool(np.mean(last) - climbs[0].values[0] > 3 * error)
 
 
-def _gain(target: Target, before: Judged, after: Judged, seed: int) -> tuple[float, float]:
+def _gain(target: Target, before: Judged, after: Judged, size: int, seed: int) -> tuple[float, float]:
     """By how much the objective rose, and the error of that, on draws that both are judged by."""
     generator = np.random.default_rng((seed, MAX_ALIGNMENTS))
     gains = []
     for objective, _ in (before, after):
         objective.target = target
     for _ in range(NUM_COMPARED):
-        batch = random_batch(before[0], SIZE_COMPARED, generator)
-        low, high = (float(objective(weights, batch).value) for objective, weights in (before, after))
+        batch = random_batch(before[0], size, generator)
+        low, high = (objective.value(weights, batch) for objective, weights in (before, after))
         gains.append(high - low)
     return float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(NUM_COMPARED))
 

@@ -65,6 +65,10 @@ class AbstractOptimizer(eqx.Module):
     def update(self, gradient: list[Array], weights: Weights, state: Any, rate: Array) -> tuple[Weights, Any]:
         """The weights after a step uphill, whose length is multiplied by `rate`, and what is remembered."""
 
+    def batch_size(self, objective: Objective) -> int:
+        """Draws in every iteration."""
+        return self.num_samples or (NUM_SAMPLES if objective.is_bent else NUM_SAMPLES_UNBENT)
+
     def climb(
         self,
         objective: Objective,
@@ -76,7 +80,7 @@ class AbstractOptimizer(eqx.Module):
         generator = np.random.default_rng(seed)
         start = weights
         state = self.init(weights)
-        size = self.num_samples or (NUM_SAMPLES if objective.is_bent else NUM_SAMPLES_UNBENT)
+        size = self.batch_size(objective)
         objective.near(weights, random_batch(objective, size, generator))
         objective.learn()
         rate = 1.0
