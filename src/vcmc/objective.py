@@ -225,7 +225,7 @@ class Objective:
         self._entropies = entropy.estimate(draws)
         self._prepared = prepare_all(aggregator, draws)
         self._moments = aggregator.moments(self._prepared)
-        self._precision = aggregator.precision(self._prepared)
+        self._precision = aggregator.precision(self._moments)
         self._hill = Hill(jnp.zeros(dim), jnp.zeros((dim, dim)))
         self._seen: list[tuple[Array, Array]] = []
 

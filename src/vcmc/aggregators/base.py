@@ -33,6 +33,10 @@ class AbstractAggregator(eqx.Module):
     def merge(self, prepared: Any) -> Point:
         """The point that stands for one point of every shard."""
 
+    def merge_all(self, prepared: Any) -> Float[Array, "draw dim"]:
+        """The points that prepared draws, axes (shard, draw, …), merge to."""
+        return jax.vmap(self.merge, in_axes=1)(prepared)
+
     @abc.abstractmethod
     def log_dets(self, prepared: Any) -> Float[Array, " shard"]:
         r"""How much every shard's part $F_k$ of a sum $F = \sum_k F_k$ spreads volume: $\log |\det J(F_k)|$.
@@ -41,12 +45,12 @@ class AbstractAggregator(eqx.Module):
         """
 
     def moments(self, prepared: Any) -> Any:
-        """What `expected_square` needs of all prepared draws, axes (shard, draw, …)."""
+        """What `precision` and `expected_square` need of all prepared draws, axes (shard, draw, …)."""
         del prepared
 
-    def precision(self, prepared: Any) -> Float[np.ndarray, "dim dim"] | None:
+    def precision(self, moments: Any) -> Float[np.ndarray, "dim dim"] | None:
         """A first idea of the posterior's precision, where `expected_square` is known; else nothing."""
-        del prepared
+        del moments
         return None
 
     def expected_square(self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
@@ -109,4 +113,4 @@ def _prepare(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim
 @eqx.filter_jit
 def merge_all(aggregator: AbstractAggregator, prepared: Any) -> Float[Array, "draw dim"]:
     """The points that prepared draws merge to."""
-    return jax.vmap(aggregator.merge, in_axes=1)(prepared)
+    return aggregator.merge_all(prepared)

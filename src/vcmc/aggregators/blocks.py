@@ -35,6 +35,10 @@ class Blocks(AbstractAggregator):
         merged = [part.merge(inside) for part, inside in zip(self.parts, prepared, strict=True)]
         return jnp.concatenate(merged)[self._order()]
 
+    def merge_all(self, prepared: list[Any]) -> Float[Array, "draw dim"]:
+        merged = [part.merge_all(inside) for part, inside in zip(self.parts, prepared, strict=True)]
+        return jnp.concatenate(merged, axis=1)[:, self._order()]
+
     def log_dets(self, prepared: list[Any]) -> Float[Array, " shard"]:
         parts = [part.log_dets(inside) for part, inside in zip(self.parts, prepared, strict=True)]
         return jnp.sum(jnp.stack(parts), axis=0)
@@ -42,10 +46,10 @@ class Blocks(AbstractAggregator):
     def moments(self, prepared: list[Any]) -> list[Any]:
         return [part.moments(inside) for part, inside in zip(self.parts, prepared, strict=True)]
 
-    def precision(self, prepared: list[Any]) -> Float[np.ndarray, "dim dim"]:
+    def precision(self, moments: list[Any]) -> Float[np.ndarray, "dim dim"]:
         dim = sum(map(len, self.coordinates))
         precision = np.zeros((dim, dim))
-        for (part, block), inside in zip(self._blocks(), prepared, strict=True):
+        for (part, block), inside in zip(self._blocks(), moments, strict=True):
             known = part.precision(inside)
             if known is not None:
                 precision[np.ix_(block, block)] = known

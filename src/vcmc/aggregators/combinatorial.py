@@ -41,14 +41,17 @@ class Combinatorial(AbstractAggregator):
     def merge(self, prepared: Any) -> Point:
         return self.inner.merge(prepared)
 
+    def merge_all(self, prepared: Any) -> Float[Array, "draw dim"]:
+        return self.inner.merge_all(prepared)
+
     def log_dets(self, prepared: Any) -> Float[Array, " shard"]:
         return self.inner.log_dets(prepared)
 
     def moments(self, prepared: Any) -> Any:
         return self.inner.moments(prepared)
 
-    def precision(self, prepared: Any) -> Float[np.ndarray, "dim dim"] | None:
-        return self.inner.precision(prepared)
+    def precision(self, moments: Any) -> Float[np.ndarray, "dim dim"] | None:
+        return self.inner.precision(moments)
 
     def expected_square(self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
         return self.inner.expected_square(moments, centre, precision)

@@ -10,6 +10,7 @@ So the matrices weigh points in a *frame* $B$, $F = B \sum_k W_k B^{-1} \theta_k
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -17,17 +18,18 @@ from jaxtyping import Array, Float
 from ..space import Product
 from ..typing import Point, Scalar
 from .base import AbstractAggregator, AbstractFamily
-from .weights import AbstractStart, Diagonal, Matrices, means_and_covariances, shrunk_covariances
+from .weights import AbstractStart, Diagonal, Matrices, means_and_covariances, shrunk, shrunk_covariances
 
 FEW = 10  # coordinates: K matrices of this size are cheap to learn
 MANY = 100  # coordinates: above, covariances take too long where only variances are weighed
 
 
 class Moments(NamedTuple):
-    """Means of the shards' draws, and their covariances or variances."""
+    """Means of the shards' draws, their covariances or variances, and how many draws there are."""
 
     means: Float[Array, "shard dim"]
     spreads: Float[Array, "shard dim dim"] | Float[Array, "shard dim"]
+    num_draws: int
 
 
 class Vector(AbstractAggregator):
@@ -51,19 +53,31 @@ class Vector(AbstractAggregator):
             merged = jnp.einsum("kij,kj->i", self.weights.values, prepared)
         return merged if self.frame is None else self.frame @ merged
 
+    def merge_all(self, prepared: Float[Array, "shard draw dim"]) -> Float[Array, "draw dim"]:
+        if not isinstance(self.weights, Diagonal):
+            return super().merge_all(prepared)
+
+        def add(total: Array, shard: tuple[Array, Array]) -> tuple[Array, None]:
+            return total + shard[0] * shard[1], None
+
+        # shard by shard, so that memory is read in its order: a twentieth of the time
+        return jax.lax.scan(add, jnp.zeros(prepared.shape[1:]), (self.weights.values, prepared))[0]
+
     def log_dets(self, prepared: Float[Array, "shard dim"]) -> Float[Array, " shard"]:
         del prepared
         return self.weights.log_dets()
 
     def moments(self, prepared: Float[Array, "shard draw dim"]) -> Moments:
         if isinstance(self.weights, Diagonal) and prepared.shape[2] > MANY:
-            return Moments(prepared.mean(axis=1), prepared.var(axis=1))
-        return Moments(*map(jnp.asarray, means_and_covariances(prepared)))
+            return Moments(prepared.mean(axis=1), prepared.var(axis=1), prepared.shape[1])
+        means, covariances = means_and_covariances(prepared)
+        return Moments(jnp.asarray(means), jnp.asarray(covariances), prepared.shape[1])
 
-    def precision(self, prepared: Float[Array, "shard draw dim"]) -> Float[np.ndarray, "dim dim"]:
-        if isinstance(self.weights, Diagonal) and prepared.shape[2] > MANY:
-            return np.diag(np.sum(1 / np.asarray(prepared).var(axis=1), axis=0))
-        inside = np.linalg.inv(shrunk_covariances(prepared)).sum(axis=0)
+    def precision(self, moments: Moments) -> Float[np.ndarray, "dim dim"]:
+        spreads = np.asarray(moments.spreads)
+        if spreads.ndim == 2:
+            return np.diag(np.sum(1 / spreads, axis=0))
+        inside = np.linalg.inv(shrunk(spreads, moments.num_draws)).sum(axis=0)
         if self.frame is None:
             return inside
         inverse = np.linalg.inv(np.asarray(self.frame))

@@ -244,15 +244,22 @@ def means_and_covariances(
 
 
 def shrunk_covariances(draws: Float[Array, "shard draw dim"]) -> Float[np.ndarray, "shard dim dim"]:
-    r"""Covariances of the shards, each shrunk towards what the shards have in common.
+    """Covariances of the shards, each shrunk towards what the shards have in common."""
+    return shrunk(means_and_covariances(draws)[1], draws.shape[1])
+
+
+def shrunk(
+    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int
+) -> Float[np.ndarray, "shard dim dim"]:
+    r"""Covariances of so many draws each, that were divided by their number, shrunk towards what they have in common.
 
     The pooled covariance is shrunk towards its diagonal; in coordinates that it whitens, every
     shard's covariance is shrunk towards a multiple of the identity. Both amounts are the oracle
     approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010), which vanishes as draws grow
     unless there is nothing to tell apart.
     """
-    num_shards, num_draws, dim = draws.shape
-    covariances = means_and_covariances(draws)[1] * num_draws / (num_draws - 1)
+    num_shards, dim, _ = covariances.shape
+    covariances = covariances * num_draws / (num_draws - 1)
     if dim == 1:
         return covariances
     pooled = covariances.mean(axis=0)

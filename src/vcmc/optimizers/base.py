@@ -20,11 +20,11 @@ from jaxtyping import Array, Float, Int
 from ..aggregators.weights import AbstractWeights
 from ..objective import Local, Objective
 
-WINDOW = 5  # iterations
+WINDOW = 4  # iterations
 SHORTER = 3.0  # by which steps are divided on a plateau
 PLATEAUS = 2  # the last of which ends the climb
 NUM_SAMPLES, NUM_SAMPLES_UNBENT = 5, 40  # draws in an iteration, with and without a hill (the paper's number)
-NUM_STEPS = 8  # from one evaluation of the target, where its curvature is known about
+NUM_STEPS = 16  # from one evaluation of the target, where its curvature is known about
 
 Weights = list[AbstractWeights]
 
