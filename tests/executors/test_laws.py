@@ -60,3 +60,10 @@ def test_both_cores_are_used():
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="num_threads must be 1 or more; got 0"):
         executors.Local(num_threads=0)
+
+
+def test_maps_may_be_nested():
+    """More maps wait in the pool than it has threads: those inside get threads of their own."""
+    executor = vcmc.executors.Local(num_threads=2)
+    found = executor.map(lambda item: sum(executor.map(lambda inner: inner * item, [1, 2, 3])), [1, 2, 3, 4])
+    assert list(found) == [6, 12, 18, 24]

@@ -1,10 +1,14 @@
 """Threads in this process: XLA releases Python's lock, so they keep all cores busy without copies."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 from .base import AbstractExecutor, Item, Result
+
+NAME = "vcmc"
 
 
 class Local(AbstractExecutor):
@@ -22,10 +26,23 @@ class Local(AbstractExecutor):
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         num_threads = min(self.num_threads or os.cpu_count() or 1, len(items))
-        pool = ThreadPoolExecutor(num_threads, thread_name_prefix="vcmc")
+        nested = threading.current_thread().name.startswith(NAME)
+        # the shared pool's threads may all be waiting for what is nested in them
+        pool = _new_pool(num_threads) if nested else _shared_pool(num_threads)
+        futures = [pool.submit(function, item) for item in items]
         try:
-            futures = [pool.submit(function, item) for item in items]
             for future in futures:
                 yield future.result()
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for future in futures:
+                future.cancel()
+            if nested:
+                pool.shutdown(wait=False)
+
+
+def _new_pool(num_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(num_threads, thread_name_prefix=NAME)
+
+
+# Starting a thread takes two milliseconds while others hold Python's lock, and an optimizer maps many times.
+_shared_pool = cache(_new_pool)
