@@ -253,6 +253,7 @@ def test_ctrl_c_stops_the_threads(conjugate):
         2,
         3,
     ]  # threads are free again
+    time.sleep(1)  # a block that was begun may end
     count = len(seen)
     time.sleep(0.5)
     assert len(seen) == count  # and nobody goes on in their place
