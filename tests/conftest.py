@@ -28,6 +28,7 @@ with install_import_hook([f"vcmc.{room}" for room in ROOMS], "beartype.beartype"
 
 from vcmc.target import Target  # noqa: E402
 
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
 
 

@@ -43,8 +43,6 @@ FAMILIES = {
     "spectral": (SpectralFamily(), MATRIX),
     "spectral, full": (SpectralFamily(full=True), MATRIX),
     "combinatorial": (CombinatorialFamily(), CENTRES),
-    "combinatorial, full, greedy": (CombinatorialFamily(VectorFamily(full=True), alternating=False), CENTRES),
-    "blocks": (BlockFamily(), MIXED),
     "blocks, spectral": (BlockFamily({"precision": SpectralFamily(full=True)}), MIXED),
 }
 CASES = pytest.mark.parametrize("name", FAMILIES)

@@ -103,7 +103,7 @@ def test_it_finds_the_summit(name, full, shards, draws, summits):
     np.testing.assert_allclose(total, np.ones(DIM) if total.ndim == 1 else np.eye(DIM), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["adaptive, half of the rows", "projected"])
 def test_same_seed_same_climb(name, shards, draws, summits):
     aggregator, _ = summits[False]
     optimizer, target = OPTIMIZERS[name], shards.target()

@@ -24,6 +24,7 @@ WINDOW = 4  # iterations
 SHORTER = 3.0  # by which steps are divided on a plateau
 PLATEAUS = 2  # the last of which ends the climb
 NUM_SAMPLES, NUM_SAMPLES_UNBENT = 5, 40  # draws in an iteration, with and without a hill (the paper's number)
+NUM_STEPS_IN_PART = 2
 NUM_STEPS = 16  # from one evaluation of the target, where its curvature is known about
 
 Weights = list[AbstractWeights]
@@ -69,6 +70,12 @@ class AbstractOptimizer(eqx.Module):
         """Draws in every iteration."""
         return self.num_samples or (NUM_SAMPLES if objective.is_bent else NUM_SAMPLES_UNBENT)
 
+    def _num_steps(self, objective: Objective) -> int:
+        """Steps from one evaluation: few where it saw few rows, whose noise it would follow."""
+        if not objective.is_bent:
+            return 1
+        return NUM_STEPS if self.data_fraction == 1 else NUM_STEPS_IN_PART
+
     def climb(
         self,
         objective: Objective,
@@ -91,7 +98,7 @@ class AbstractOptimizer(eqx.Module):
             visited = []
             for _ in range(min(WINDOW, self.max_iterations - len(values))):
                 local = objective.near(weights, random_batch(objective, size, generator))
-                num_steps = NUM_STEPS if objective.is_bent else 1
+                num_steps = self._num_steps(objective)
                 (value, error), weights, state = _move(
                     self, local, num_steps, weights, state, jnp.asarray(rate)
                 )
