@@ -1,5 +1,6 @@
 """Fixtures: small data sets and the exact posteriors that belong to them."""
 
+import inspect
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,6 +67,17 @@ def conjugate() -> Conjugate:
     return Conjugate(model, {"x": x, "y": y}, precision)
 
 
+@pytest.fixture(scope="session")
+def members():
+    """A function that lists the classes of a menu which are of some kind and not abstract."""
+
+    def find(menu, kind):
+        classes = (item for _, item in inspect.getmembers(menu, inspect.isclass))
+        return {item for item in classes if issubclass(item, kind) and not inspect.isabstract(item)}
+
+    return find
+
+
 class GaussianShards(NamedTuple):
     """Shards whose subposteriors are known Gaussians, and their product: a shard is a row of its own."""
 
@@ -100,6 +112,14 @@ class GaussianShards(NamedTuple):
         rows = {"mean": self.means, "precision": np.linalg.inv(self.covariances)}
         partition = vcmc.split(rows, len(self.means))
         return Target(model, [partition.load(k) for k in range(len(self.means))], vcmc.executors.Local())
+
+    def expected_log_density(self, matrices: np.ndarray) -> float:
+        """The mean of the target over weighted averages of the shards, on paper."""
+        mean = np.einsum("kij,kj->i", matrices, self.means)
+        covariance = np.einsum("kij,kjl,kml->im", matrices, self.covariances, matrices)
+        precisions = np.linalg.inv(self.covariances)
+        off = mean - self.means
+        return -0.5 * (np.einsum("ki,kij,kj->", off, precisions, off) + np.sum(precisions * covariance))
 
     def draws(self, num_draws: int, seed: int = 0) -> jax.Array:
         """Draws of every shard whose means and covariances are exactly those of the shard."""

@@ -101,13 +101,9 @@ def infer(
 
     with Bars(progress) as bars:
         stage = bars.stage("check, find a start, compile", 4)
-        shards = [partition.load(shard) for shard in range(partition.num_shards)]
-        model = model.fitted(shards)
+        target = _checked_target(model, partition, executor, check_key)
+        model, shards = target.densities[0].model, [density.shard for density in target.densities]
         sampler = sampler or model.suited_sampler(shards) or samplers.NUTS()
-        target = Target(model, shards, executor)
-        somewhere = 0.5 * jax.random.normal(check_key, (model.space.dim,))
-        check_additivity(model, shards, somewhere)
-        check_labels(model, shards[0], somewhere)
         stage.advance()
         starts = model.starts(shards[0], start_key) or random_starts(target.densities[0], start_key)
         notes = check_information(target, jnp.stack(starts))
@@ -249,9 +245,16 @@ def _target(
     if model is None:
         return None
     partition = _partition(rows, None if isinstance(rows, Partition) else num_shards, seed)
+    return _checked_target(model, partition, executor, jax.random.key(seed))
+
+
+def _checked_target(
+    model: Model, partition: Partition, executor: executors.AbstractExecutor, key: Array
+) -> Target:
+    """The target of a model that has its point estimates, and whose log density was seen to be what it must be."""
     shards = [partition.load(shard) for shard in range(partition.num_shards)]
     model = model.fitted(shards)
-    somewhere = 0.5 * jax.random.normal(jax.random.key(seed), (model.space.dim,))
+    somewhere = 0.5 * jax.random.normal(key, (model.space.dim,))
     check_additivity(model, shards, somewhere)
     check_labels(model, shards[0], somewhere)
     return Target(model, shards, executor)

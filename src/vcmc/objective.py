@@ -98,7 +98,7 @@ class NearestNeighbours(AbstractEntropyEstimate):
 class AbstractEntropy(eqx.Module):
     """A bound on the entropy of aggregated draws, from the shards' entropies and log determinants."""
 
-    estimate: eqx.AbstractVar[AbstractEntropyEstimate]
+    estimate: AbstractEntropyEstimate = eqx.field(default_factory=Gaussian)
 
     @abc.abstractmethod
     def __call__(
@@ -110,8 +110,6 @@ class AbstractEntropy(eqx.Module):
 class Relaxed(AbstractEntropy):
     """The paper's relaxation. Its optimum is biased where shards differ."""
 
-    estimate: AbstractEntropyEstimate = eqx.field(default_factory=Gaussian)
-
     def __call__(
         self, entropies: Float[Array, " shard"], log_dets: Float[Array, " shard"], dim: int
     ) -> Scalar:
@@ -122,8 +120,6 @@ class Relaxed(AbstractEntropy):
 class Tighter(AbstractEntropy):
     """The paper's tighter relaxation, which is not concave: only the widest part gets a gradient."""
 
-    estimate: AbstractEntropyEstimate = eqx.field(default_factory=Gaussian)
-
     def __call__(
         self, entropies: Float[Array, " shard"], log_dets: Float[Array, " shard"], dim: int
     ) -> Scalar:
@@ -133,8 +129,6 @@ class Tighter(AbstractEntropy):
 
 class EntropyPower(AbstractEntropy):
     """The entropy power bound itself, exact where the shards are Gaussians of proportional covariances."""
-
-    estimate: AbstractEntropyEstimate = eqx.field(default_factory=Gaussian)
 
     def __call__(
         self, entropies: Float[Array, " shard"], log_dets: Float[Array, " shard"], dim: int
@@ -239,7 +233,7 @@ class Objective:
         points, prepared = _merge(with_weights(self.aggregator, weights), self._prepared, jnp.asarray(batch))
         log_densities, scores = self.target(points)
         self._seen.append((points, scores))
-        heights, slopes = _climb(self._hill, points)
+        heights, slopes = _heights(self._hill, points)
         return Local(
             self.aggregator,
             prepared,
@@ -291,9 +285,10 @@ def _merge(
 
 
 @jax.jit
-def _climb(
+def _heights(
     hill: Hill, points: Float[Array, "point dim"]
 ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+    """Heights and slopes of a hill at some points."""
     slopes = (hill.centre - points) @ hill.precision
     return 0.5 * jnp.sum(slopes * (points - hill.centre), axis=1), slopes
 

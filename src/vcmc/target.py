@@ -30,7 +30,7 @@ class Mapper(Protocol):
 
 
 NUM_TASKS = (
-    16  # of one evaluation, at most: the same on all executors, so that sums are the same to the last bit
+    16  # of one evaluation, at most: the same on all executors, so that sums are equal to the last bit
 )
 SMALL, NUM_PIECES = 2**28, 2  # below so many bytes, rows are copied and evaluated in so few pieces
 
@@ -69,8 +69,10 @@ def _joined(densities: list[Subposterior]) -> list[Subposterior]:
         return densities
 
     parts = [densities[part] for part in _parts(len(densities), NUM_PIECES)]
-    nothing = jax.tree.map(jnp.zeros_like, densities[0].shard.weights)
-    padding = Shard(densities[0].shard.rows, nothing)  # so that all pieces have one shape and one program
+    first = densities[0].shard
+    padding = Shard(
+        first.rows, jnp.zeros_like(first.weights)
+    )  # so that all pieces have one shape and one program
 
     def join(part: list[Subposterior]) -> Subposterior:
         shards = [density.shard for density in part] + [padding] * (len(parts[0]) - len(part))

@@ -1,6 +1,5 @@
 """Laws of aggregators: F(θ, …, θ) = θ; K = 1 is the identity; the support is kept; shards may be relabelled."""
 
-import inspect
 from functools import cache
 
 import equinox as eqx
@@ -64,13 +63,8 @@ def fitted(name, num_shards, start=Precision):
     return family.fit(space, shard_draws(name, num_shards), start())
 
 
-def test_every_aggregator_is_here():
-    classes = {
-        item
-        for _, item in inspect.getmembers(aggregators, inspect.isclass)
-        if issubclass(item, aggregators.AbstractAggregator | aggregators.AbstractFamily)
-        and not inspect.isabstract(item)
-    }
+def test_every_aggregator_is_here(members):
+    classes = members(aggregators, aggregators.AbstractAggregator | aggregators.AbstractFamily)
     values = {type(fitted(name, 4)) for name in FAMILIES}
     assert classes == values | {type(family) for family, _ in FAMILIES.values()}
 

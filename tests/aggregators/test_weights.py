@@ -153,7 +153,7 @@ def test_shrinkage_helps_where_draws_are_few(num_draws):
     covariances = shrunk_covariances(draws)
     assert (np.linalg.eigvalsh(covariances) > 0).all()
     best = jnp.eye(20) / 8
-    error = jnp.abs(Precision().matrices(draws) - best).max()
+    error = jnp.abs(Precision().matrices(np.linalg.inv(covariances)) - best).max()
     assert np.isfinite(error)  # ten draws in twenty dimensions: a plain covariance has no inverse
     if num_draws > 21:
         precisions = jnp.linalg.inv(jnp.stack([jnp.cov(shard.T) for shard in draws]))

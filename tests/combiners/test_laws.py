@@ -1,7 +1,5 @@
 """Laws of combiners: K = 1 leaves draws alone; exact on equal Gaussian shards."""
 
-import inspect
-
 import numpy as np
 import pytest
 
@@ -18,12 +16,8 @@ COMBINERS = {
 CASES = pytest.mark.parametrize("combiner", COMBINERS.values(), ids=COMBINERS.keys())
 
 
-def test_every_combiner_is_here():
-    classes = {
-        item
-        for _, item in inspect.getmembers(combiners, inspect.isclass)
-        if issubclass(item, combiners.AbstractCombiner) and not inspect.isabstract(item)
-    }
+def test_every_combiner_is_here(members):
+    classes = members(combiners, combiners.AbstractCombiner)
     assert classes == {type(combiner) for combiner in COMBINERS.values()}
 
 

@@ -1,6 +1,5 @@
 """Laws of executors: order is kept, errors are raised, the answer does not depend on them."""
 
-import inspect
 import threading
 import time
 
@@ -17,12 +16,8 @@ EXECUTORS = {
 }
 
 
-def test_every_executor_is_here():
-    classes = {
-        item
-        for _, item in inspect.getmembers(executors, inspect.isclass)
-        if issubclass(item, executors.AbstractExecutor) and not inspect.isabstract(item)
-    }
+def test_every_executor_is_here(members):
+    classes = members(executors, executors.AbstractExecutor)
     assert classes == {type(executor) for executor in EXECUTORS.values()}
 
 

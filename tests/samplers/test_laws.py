@@ -1,6 +1,5 @@
 """Laws of samplers: same key, same draws; neither the length of a run nor of its blocks changes a draw."""
 
-import inspect
 from typing import NamedTuple
 
 import jax
@@ -49,12 +48,8 @@ def run(case, num_draws, seed=0, on_block=lambda _: None):
     return case.sampler.run(density_of(case), start, jax.random.key(seed), num_draws, on_block)
 
 
-def test_every_sampler_is_here():
-    classes = {
-        item
-        for _, item in inspect.getmembers(samplers, inspect.isclass)
-        if issubclass(item, samplers.AbstractSampler) and not inspect.isabstract(item)
-    }
+def test_every_sampler_is_here(members):
+    classes = members(samplers, samplers.AbstractSampler)
     assert classes == {type(case.sampler) for case in CASES.values()}
 
 

@@ -98,10 +98,8 @@ def aggregate(
 def prepare_all(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]) -> Any:
     """What merging needs of all draws, with axes (shard, draw, …)."""
     first = draws[:, 0]
-    if (
-        aggregator.prepare(first) is first
-    ):  # there is nothing to prepare, and a copy would take as long as merging
-        return draws
+    if aggregator.prepare(first) is first:
+        return draws  # there is nothing to prepare, and a copy would take as long as merging
     return _prepare(aggregator, draws)
 
 

@@ -118,10 +118,10 @@ class VectorFamily(AbstractFamily):
         full = space.dim <= FEW if self.full is None else self.full
         if not full:
             return Vector(start.diagonal(draws))
-        weights = start.matrices(draws)
+        precisions = np.linalg.inv(shrunk_covariances(draws))
+        weights = start.matrices(precisions)
         if not self.framed:
-            return Vector(Matrices(weights).project())
-        precision = np.linalg.inv(shrunk_covariances(draws)).sum(axis=0)
-        frame = np.linalg.inv(np.linalg.cholesky(precision)).T
-        inside = np.linalg.solve(frame, np.asarray(weights) @ frame)
+            return Vector(Matrices(jnp.asarray(weights)).project())
+        frame = np.linalg.inv(np.linalg.cholesky(precisions.sum(axis=0))).T
+        inside = np.linalg.solve(frame, weights @ frame)
         return Vector(Matrices(jnp.asarray((inside + inside.transpose(0, 2, 1)) / 2)), jnp.asarray(frame))

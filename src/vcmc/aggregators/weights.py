@@ -61,9 +61,8 @@ class Diagonal(AbstractWeights):
     values: Float[Array, "shard dim"]
 
     def project(self) -> "Diagonal":
-        from optax.projections import (
-            projection_simplex,
-        )  # here, not above: it adds to the time of `import vcmc`
+        # here, not above: it adds to the time of `import vcmc`
+        from optax.projections import projection_simplex
 
         floor = FLOOR / len(self.values)
 
@@ -204,8 +203,8 @@ class AbstractStart(eqx.Module):
         """A weight for every shard and coordinate."""
 
     @abc.abstractmethod
-    def matrices(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, "shard dim dim"]:
-        """A matrix for every shard; they add up to the identity, but need not be symmetric."""
+    def matrices(self, precisions: Float[np.ndarray, "shard dim dim"]) -> Float[np.ndarray, "shard dim dim"]:
+        """A matrix for every shard, given its precision; they add up to the identity, but need not be symmetric."""
 
 
 class Uniform(AbstractStart):
@@ -214,8 +213,8 @@ class Uniform(AbstractStart):
     def diagonal(self, draws: Float[Array, "shard draw dim"]) -> Diagonal:
         return Diagonal(jnp.full((draws.shape[0], draws.shape[2]), 1 / draws.shape[0]))
 
-    def matrices(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, "shard dim dim"]:
-        return jnp.tile(jnp.eye(draws.shape[2]) / draws.shape[0], (draws.shape[0], 1, 1))
+    def matrices(self, precisions: Float[np.ndarray, "shard dim dim"]) -> Float[np.ndarray, "shard dim dim"]:
+        return np.broadcast_to(np.eye(precisions.shape[1]) / len(precisions), precisions.shape)
 
 
 class Precision(AbstractStart):
@@ -225,9 +224,8 @@ class Precision(AbstractStart):
         precisions = 1 / np.asarray(draws).var(axis=1, ddof=1)
         return Diagonal(jnp.asarray(precisions / precisions.sum(axis=0)))
 
-    def matrices(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, "shard dim dim"]:
-        precisions = np.linalg.inv(shrunk_covariances(draws))
-        return jnp.asarray(np.linalg.solve(precisions.sum(axis=0), precisions))
+    def matrices(self, precisions: Float[np.ndarray, "shard dim dim"]) -> Float[np.ndarray, "shard dim dim"]:
+        return np.linalg.solve(precisions.sum(axis=0), precisions)
 
 
 # What follows is done once in a run, in NumPy: JAX would take longer to compile it than it takes.
