@@ -21,7 +21,7 @@ from vcmc.aggregators import (
     VectorFamily,
 )
 from vcmc.aggregators.weights import weights_of
-from vcmc.objective import EntropyPower, Gaussian, NearestNeighbours, Objective, Relaxed, Tighter
+from vcmc.objective import EntropyPower, Gaussian, NearestNeighbours, Objective, Parts, Relaxed, Tighter
 from vcmc.space import Product
 
 ENTROPIES = [Relaxed(), Tighter(), EntropyPower()]
@@ -147,7 +147,7 @@ def test_two_shards_of_precisions_one_and_nine(entropy, expected):
     def negative(share):
         weights = np.array([share, 1 - share])
         cross = -0.5 * precisions.sum() * np.sum(weights**2 / precisions)
-        return -(cross + float(entropy(entropies, jnp.log(weights), 1)))
+        return -(cross + float(entropy(Parts(entropies, jnp.log(weights), None, 1))))
 
     found = minimize_scalar(negative, bounds=(0.01, 0.99), method="bounded", options={"xatol": 1e-8}).x
     assert found == pytest.approx(expected, abs=5e-4)
@@ -157,7 +157,7 @@ def test_bounds_are_ordered():
     generator = np.random.default_rng(0)
     for _ in range(50):
         entropies, log_dets = jnp.asarray(generator.normal(size=(2, 5)))
-        values = [float(entropy(entropies, log_dets, 3)) for entropy in ENTROPIES]
+        values = [float(entropy(Parts(entropies, log_dets, None, 3))) for entropy in ENTROPIES]
         assert values == sorted(values)
 
 
@@ -204,7 +204,8 @@ def test_the_relaxed_objective_is_concave_for_log_concave_models(seed, full, ent
 def test_the_relaxed_entropy_is_concave(seed, full):
     """Theorem 2."""
     values = [
-        float(Relaxed()(jnp.zeros(3), weights.log_dets(), 3)) for weights in simplex_segment(seed, full)
+        float(Relaxed()(Parts(jnp.zeros(3), weights.log_dets(), None, 3)))
+        for weights in simplex_segment(seed, full)
     ]
     assert values[1] >= (values[0] + values[2]) / 2 - 1e-12
 

@@ -8,11 +8,15 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from . import aggregators, combiners, executors, models, objective, optimizers, samplers  # noqa: E402
+from .assembly import CombineError, DoubtfulWarning, ShardError  # noqa: E402
+from .combine import combine  # noqa: E402
+from .diagnose import diagnose  # noqa: E402
 from .diagnostics.additivity import ModelError  # noqa: E402
 from .frontends.numpyro import from_numpyro  # noqa: E402
-from .infer import CombineError, DoubtfulWarning, ShardError, combine, infer  # noqa: E402
+from .infer import infer  # noqa: E402
 from .model import Model  # noqa: E402
 from .partition import Partition, split  # noqa: E402
+from .refine import refine  # noqa: E402
 from .space import (  # noqa: E402
     Correlation,
     Exchangeable,
@@ -46,12 +50,14 @@ __all__ = [
     "aggregators",
     "combine",
     "combiners",
+    "diagnose",
     "executors",
     "from_numpyro",
     "infer",
     "models",
     "objective",
     "optimizers",
+    "refine",
     "samplers",
     "split",
 ]

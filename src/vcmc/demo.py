@@ -10,8 +10,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from .assembly import DoubtfulWarning
+from .combine import combine
 from .combiners import Consensus, Variational
-from .infer import DoubtfulWarning, combine, infer
+from .infer import infer
 from .models.regression import Probit, rare_covariate
 from .partition import split
 from .samplers import NUTS

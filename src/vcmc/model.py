@@ -27,6 +27,8 @@ LogPrior = Callable[[Params], Scalar]
 LogLikelihood = Callable[[Params, Rows], Float[Array, " row"]]
 Derived = Callable[[Params], Params]
 
+NUM_DIRECTIONS = 64  # along which a shard bends at once: a number for every row and direction is held
+
 
 class Model:
     """A model: where its parameters live, its log prior, and its log likelihood row by row.
@@ -119,3 +121,18 @@ def _evaluate(
     model: Model, shard: Shard, prior_power: Scalar, points: Float[Array, "point dim"]
 ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
     return jax.vmap(jax.value_and_grad(Subposterior(model, shard, prior_power)))(points)
+
+
+def bend(
+    density: Subposterior, point: Point, directions: Float[Array, "direction dim"]
+) -> Float[Array, "direction dim"]:
+    """How one shard's score at a point changes along directions: products of its Hessian with them."""
+    return _bend(density.model, density.shard, density.prior_power, point, directions)
+
+
+@partial(jax.jit, static_argnums=0)
+def _bend(
+    model: Model, shard: Shard, prior_power: Scalar, point: Point, directions: Float[Array, "direction dim"]
+) -> Float[Array, "direction dim"]:
+    _, along = jax.linearize(jax.grad(Subposterior(model, shard, prior_power)), point)
+    return jax.lax.map(along, directions, batch_size=min(len(directions), NUM_DIRECTIONS))

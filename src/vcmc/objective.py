@@ -12,12 +12,15 @@ inequality gives three bounds, each below the next:
 | `Tighter` | $\min_k H_k + \max_k j_k$ | the paper's other one; not concave |
 | `EntropyPower` | $\frac d 2 \log \sum_k \exp \frac 2 d (H_k + j_k)$ | exact for Gaussians of proportional covariances |
 
+`GaussianSum` is no bound but the entropy itself where the sum is Gaussian: that of the covariance of $F$.
+
 `Objective` estimates it from a batch of draws: log densities and scores come from the target, and the gradient by
 automatic differentiation of the one function `Local.__call__`.
 """
 
 import abc
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -95,45 +98,73 @@ class NearestNeighbours(AbstractEntropyEstimate):
         return float(digamma(num_draws) - digamma(self.num_neighbours) + log_ball + spread)
 
 
+class Parts(NamedTuple):
+    """What an entropy is computed from: the shards' entropies and log determinants, and the covariance of merged draws."""
+
+    entropies: Float[Array, " shard"]
+    log_dets: Float[Array, " shard"]
+    covariance: Array | None
+    dim: int
+
+
 class AbstractEntropy(eqx.Module):
     """A bound on the entropy of aggregated draws, from the shards' entropies and log determinants."""
 
     estimate: AbstractEntropyEstimate = eqx.field(default_factory=Gaussian)
 
+    def of_shards(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
+        """The entropies of the shards."""
+        return self.estimate(draws)
+
     @abc.abstractmethod
-    def __call__(
-        self, entropies: Float[Array, " shard"], log_dets: Float[Array, " shard"], dim: int
-    ) -> Scalar:
+    def __call__(self, parts: Parts) -> Scalar:
         """The bound."""
 
 
 class Relaxed(AbstractEntropy):
     """The paper's relaxation. Its optimum is biased where shards differ."""
 
-    def __call__(
-        self, entropies: Float[Array, " shard"], log_dets: Float[Array, " shard"], dim: int
-    ) -> Scalar:
-        del dim
-        return jnp.min(entropies) + jnp.mean(log_dets)
+    def __call__(self, parts: Parts) -> Scalar:
+        return jnp.min(parts.entropies) + jnp.mean(parts.log_dets)
 
 
 class Tighter(AbstractEntropy):
     """The paper's tighter relaxation, which is not concave: only the widest part gets a gradient."""
 
-    def __call__(
-        self, entropies: Float[Array, " shard"], log_dets: Float[Array, " shard"], dim: int
-    ) -> Scalar:
-        del dim
-        return jnp.min(entropies) + jnp.max(log_dets)
+    def __call__(self, parts: Parts) -> Scalar:
+        return jnp.min(parts.entropies) + jnp.max(parts.log_dets)
 
 
 class EntropyPower(AbstractEntropy):
     """The entropy power bound itself, exact where the shards are Gaussians of proportional covariances."""
 
-    def __call__(
-        self, entropies: Float[Array, " shard"], log_dets: Float[Array, " shard"], dim: int
-    ) -> Scalar:
-        return 0.5 * dim * jax.nn.logsumexp(2 * (entropies + log_dets) / dim)
+    def __call__(self, parts: Parts) -> Scalar:
+        powers = 2 * (parts.entropies + parts.log_dets) / parts.dim
+        return 0.5 * parts.dim * jax.nn.logsumexp(powers)
+
+
+class GaussianSum(AbstractEntropy):
+    r"""The entropy that a Gaussian of the merged draws' covariance has: $\frac 1 2 \log \det 2 \pi e \sum_k W_k \hat\Sigma_k W_k^\top$.
+
+    Exact where sums of the shards' parts are Gaussian, which they nearly are for many shards whatever the shards' shape; else
+    an upper bound. It is for families that are linear in all coordinates together: `AffineFamily`, `VectorFamily`.
+    """
+
+    def of_shards(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
+        return jnp.zeros(len(draws))  # they are not asked for
+
+    def __call__(self, parts: Parts) -> Scalar:
+        covariance = parts.covariance
+        if covariance is None:
+            raise TypeError(
+                "the entropy GaussianSum is for families that are linear in all coordinates together, such as AffineFamily() or "
+                "VectorFamily(); for others use EntropyPower() or Relaxed()."
+            )
+        if covariance.ndim == 1:
+            log_det = jnp.sum(jnp.log(covariance))
+        else:
+            log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(covariance))))
+        return 0.5 * (log_det + parts.dim * jnp.log(2 * jnp.pi * jnp.e))
 
 
 class Estimate(NamedTuple):
@@ -181,8 +212,10 @@ class Local(eqx.Module):
         differences = self.differences + jnp.sum(self.slopes * (points - self.points), axis=1)
         expected = -0.5 * aggregator.expected_square(self.moments, *self.hill)
 
+        covariance = aggregator.covariance(self.moments)
+
         def bound(log_dets: Float[Array, " shard"]) -> Scalar:
-            return self.entropy(self.entropies, log_dets, points.shape[1])
+            return self.entropy(Parts(self.entropies, log_dets, covariance, points.shape[1]))
 
         mean = jnp.mean(log_dets, axis=0)
         single = differences + log_dets @ jax.grad(bound)(mean)
@@ -216,12 +249,18 @@ class Objective:
         self.aggregator = aggregator
         self.num_shards, self.num_draws, dim = draws.shape
         self._entropy = entropy
-        self._entropies = entropy.estimate(draws)
-        self._prepared = prepare_all(aggregator, draws)
-        self._moments = aggregator.moments(self._prepared)
-        self._precision = aggregator.precision(self._moments)
+        self._entropies = entropy.of_shards(draws)
+        self.prepared = prepare_all(aggregator, draws)
         self._hill = Hill(jnp.zeros(dim), jnp.zeros((dim, dim)))
         self._seen: list[tuple[Array, Array]] = []
+
+    @cached_property
+    def _moments(self) -> Any:
+        return self.aggregator.moments(self.prepared)
+
+    @cached_property
+    def _precision(self) -> Float[np.ndarray, "dim dim"] | None:
+        return self.aggregator.precision(self._moments)
 
     @property
     def is_bent(self) -> bool:
@@ -230,7 +269,7 @@ class Objective:
 
     def near(self, weights: list[AbstractWeights], batch: Int[np.ndarray, "point shard"]) -> Local:
         """The objective near some weights, from some draws: `batch` has the numbers of every shard's draws."""
-        points, prepared = _merge(with_weights(self.aggregator, weights), self._prepared, jnp.asarray(batch))
+        points, prepared = _merge(with_weights(self.aggregator, weights), self.prepared, jnp.asarray(batch))
         log_densities, scores = self.target(points)
         self._seen.append((points, scores))
         heights, slopes = _heights(self._hill, points)
@@ -263,7 +302,7 @@ class Objective:
 
     def merged(self, weights: list[AbstractWeights]) -> Float[Array, "draw dim"]:
         """All draws, aggregated."""
-        return merge_all(with_weights(self.aggregator, weights), self._prepared)
+        return merge_all(with_weights(self.aggregator, weights), self.prepared)
 
 
 @eqx.filter_jit

@@ -25,6 +25,10 @@ AXES = {
     "subposterior_ess": ["shard"],
     "weights": ["shard"],
     "optimization": ["iteration"],
+    "mean_error": [],
+    "mean_error_se": [],
+    "sd_error": [],
+    "sd_error_se": [],
 }
 
 
@@ -62,16 +66,9 @@ def make_tree(groups: Mapping[str, Any], settings: Mapping[str, Any]) -> "DataTr
 
     A group is a mapping of arrays whose first axes are those of `AXES`, or (shard, chain, draw).
     """
-    from arviz_base import dict_to_dataset  # here, not above: they take long to import
-    from xarray import DataTree
+    from xarray import DataTree  # here, not above: it takes long to import
 
-    datasets = {
-        group: dict_to_dataset(
-            dict(arrays), sample_dims=AXES.get(group, ["shard", "chain", "draw"]), check_conventions=False
-        )
-        for group, arrays in groups.items()
-    }
-    tree = DataTree.from_dict(datasets)
+    tree = DataTree.from_dict(_datasets(groups))
     tree.attrs = {
         **settings,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -79,3 +76,26 @@ def make_tree(groups: Mapping[str, Any], settings: Mapping[str, Any]) -> "DataTr
         "versions": [f"{package} {version(package)}" for package in PACKAGES],
     }
     return tree
+
+
+def add_groups(
+    tree: "DataTree", groups: Mapping[str, Any], settings: Mapping[str, Any], drop: tuple[str, ...] = ()
+) -> "DataTree":
+    """A tree with further or other groups and attributes, and without those of `drop`."""
+    from xarray import DataTree
+
+    kept = {name: child.to_dataset() for name, child in tree.children.items() if name not in drop}
+    added = DataTree.from_dict(kept | _datasets(groups))
+    added.attrs = {**tree.attrs, **settings}
+    return added
+
+
+def _datasets(groups: Mapping[str, Any]) -> dict[str, Any]:
+    from arviz_base import dict_to_dataset
+
+    return {
+        group: dict_to_dataset(
+            dict(arrays), sample_dims=AXES.get(group, ["shard", "chain", "draw"]), check_conventions=False
+        )
+        for group, arrays in groups.items()
+    }

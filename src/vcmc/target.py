@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .model import Model, Subposterior, evaluate
+from .model import Model, Subposterior, bend, evaluate
 from .partition import Shard
 from .typing import Point
 
@@ -60,6 +60,12 @@ class Target:
         scale = 1 if only is None else len(self.densities) / len(only)
         return jnp.asarray(scale * log_densities), jnp.asarray(scale * scores)
 
+    def bend(self, point: Point, directions: Float[Array, "direction dim"]) -> Float[Array, "direction dim"]:
+        """How the score at a point changes along directions: products of the Hessian with them."""
+        tasks = [self._pieces[part] for part in _parts(len(self._pieces), NUM_TASKS)]
+        parts = self.executor.map(lambda task: _bend_all(task, point, directions), tasks)
+        return jnp.asarray(np.sum(list(parts), axis=0))
+
 
 def _joined(densities: list[Subposterior]) -> list[Subposterior]:
     """Small shards joined to larger ones, as calling a compiled function takes longer than evaluating few rows."""
@@ -91,6 +97,12 @@ def _evaluate_all(
     densities: Sequence[Subposterior], points: Float[Array, "point dim"]
 ) -> tuple[np.ndarray, np.ndarray]:
     return _sum([evaluate(density, points) for density in densities])
+
+
+def _bend_all(
+    densities: Sequence[Subposterior], point: Point, directions: Float[Array, "direction dim"]
+) -> np.ndarray:
+    return np.sum([bend(density, point, directions) for density in densities], axis=0)
 
 
 def _sum(parts: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:

@@ -36,7 +36,7 @@ def test_two_shards_of_precisions_one_and_nine(entropy, expected, optimizer, gau
 )
 def test_every_start_and_entropy_gives_a_posterior(start, entropy, gaussian_shards):
     shards = gaussian_shards(5, 2, spread=0.3).subposteriors(500)
-    combined = Variational(entropy=entropy, start=start)(shards)
+    combined = Variational(BlockFamily(), entropy=entropy, start=start)(shards)
     assert np.isfinite(combined.draws).all()
     assert combined.draws.shape == (500, 2)
     assert combined.trace["objective"].shape == combined.trace["objective_error"].shape
@@ -68,7 +68,7 @@ def test_small_shards_of_a_probit_regression_lose_their_common_bias():
     beta = np.random.default_rng(1).normal(size=dim) / np.sqrt(dim)
     rows = model.simulate(0, 4000, {"beta": beta}).rows
     settings = {"num_shards": num_shards, "sampler": vcmc.samplers.ProbitGibbs(), "num_draws": 500}
-    tree = vcmc.infer(model, rows, combiner=Variational(), **settings)
+    tree = vcmc.infer(model, rows, combiner=Variational(BlockFamily()), **settings)
     averaged = vcmc.infer(model, rows, combiner=Consensus(diagonal=True), **settings)
     full = vcmc.infer(model, rows, num_shards=1, num_draws=2000)
     expected = full["posterior"]["beta"].to_numpy()[0].mean(axis=0)
@@ -90,12 +90,14 @@ def test_mixtures_are_merged_whatever_their_labels():
     model = GaussianMixture(3, 2)
     rows = model.simulate(3, 1500, {"centres": np.array([[-3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])}).rows
     partition = vcmc.split(rows, 5)
-    tree = vcmc.infer(model, partition, combiner=Variational(), num_draws=500)
+    tree = vcmc.infer(model, partition, combiner=Variational(BlockFamily()), num_draws=500)
     values = tree["subposterior"]["centres"].to_numpy()[:, 0].copy()
     values[2] = values[2][:, [1, 2, 0]]
     values[4] = values[4][:, [2, 1, 0]]
-    again = vcmc.combine(tree, combiner=Variational(), model=model, rows=partition)
-    relabelled = vcmc.combine({"centres": values}, combiner=Variational(), model=model, rows=partition)
+    again = vcmc.combine(tree, combiner=Variational(BlockFamily()), model=model, rows=partition)
+    relabelled = vcmc.combine(
+        {"centres": values}, combiner=Variational(BlockFamily()), model=model, rows=partition
+    )
     np.testing.assert_allclose(relabelled["posterior"]["centres"], again["posterior"]["centres"], atol=1e-9)
 
 
@@ -145,7 +147,7 @@ def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
     }
     model = vcmc.Model(space, mixed_log_prior, mixed_log_likelihood)
     partition = vcmc.split(rows, num_shards)
-    tree = vcmc.infer(model, partition, combiner=Variational(), num_draws=500)
+    tree = vcmc.infer(model, partition, combiner=Variational(BlockFamily()), num_draws=500)
     exact = vcmc.infer(model, rows, num_shards=1, num_draws=2000)
     consensus = vcmc.combine(tree, model=model, rows=partition)
 
@@ -174,7 +176,9 @@ def test_combine_takes_rows_split_anyhow(conjugate):
     generator = np.random.default_rng(0)
     draws = [generator.multivariate_normal(*conjugate.posterior(m, 0.25), 1000) for m in partition.members]
     combined = [
-        vcmc.combine({"beta": np.stack(draws)}, combiner=Variational(), model=conjugate.model, rows=rows)
+        vcmc.combine(
+            {"beta": np.stack(draws)}, combiner=Variational(BlockFamily()), model=conjugate.model, rows=rows
+        )
         for rows in (conjugate.rows, vcmc.split(conjugate.rows, 7))
     ]
     np.testing.assert_allclose(combined[0]["posterior"]["beta"], combined[1]["posterior"]["beta"], rtol=1e-6)
@@ -185,7 +189,7 @@ def test_a_target_is_needed(gaussian_shards):
     with pytest.raises(
         ValueError, match=r"Variational needs the full-data log density.*model=model, rows=rows"
     ):
-        vcmc.combine({"theta": draws}, combiner=Variational())
+        vcmc.combine({"theta": draws}, combiner=Variational(BlockFamily()))
 
 
 def test_a_model_needs_rows(conjugate, gaussian_shards):
@@ -206,7 +210,7 @@ def test_a_climb_that_falls_is_undone(gaussian_shards):
 def test_a_start_that_cannot_be_bettered_is_no_cause_for_alarm(gaussian_shards):
     like = gaussian_shards(1, 2)
     shards = type(like)(np.zeros((3, 2)), np.array([1.0, 2.0, 4.0])[:, None, None] * like.covariances)
-    assert Variational(entropy=EntropyPower())(shards.subposteriors(500)).notes == []
+    assert Variational(BlockFamily(), entropy=EntropyPower())(shards.subposteriors(500)).notes == []
 
 
 def test_a_target_that_is_not_finite_is_said(gaussian_shards):
@@ -221,7 +225,7 @@ def test_a_target_that_is_not_finite_is_said(gaussian_shards):
             log_densities, scores = target(points, only)
             return log_densities * jnp.nan, scores
 
-    combined = Variational()(Subposteriors(good.draws, good.space, Broken()))
+    combined = Variational(BlockFamily())(Subposteriors(good.draws, good.space, Broken()))
     assert "not finite in iteration 1" in combined.notes[0]
     start = VectorFamily().fit(good.space, good.draws, Precision())
     np.testing.assert_allclose(combined.weights, start.shard_weights())
@@ -254,14 +258,16 @@ def test_a_model_says_the_space_and_needs_all_its_draws(conjugate, gaussian_shar
     with pytest.raises(ValueError, match=r"parameters \['beta'\], but there are no draws of \['beta'\]"):
         vcmc.combine({"gamma": draws["beta"]}, model=conjugate.model, rows=conjugate.rows)
     with pytest.raises(vcmc.ModelError, match="log_likelihood asks for 'x'"):
-        vcmc.combine(draws, combiner=Variational(), model=conjugate.model, rows={"y": conjugate.rows["y"]})
+        vcmc.combine(
+            draws, combiner=Variational(BlockFamily()), model=conjugate.model, rows={"y": conjugate.rows["y"]}
+        )
 
 
 WRONG = {
     "Variational(family=VectorFamily)": "family must be such as vcmc.aggregators.VectorFamily()",
-    "Variational(entropy='relaxed')": "entropy must be such as vcmc.objective.Relaxed()",
+    "Variational(BlockFamily(), entropy='relaxed')": "entropy must be such as vcmc.objective.Relaxed()",
     "Variational(optimizer='adam')": "optimizer must be such as vcmc.optimizers.Adaptive()",
-    "Variational(start=None)": "start must be such as vcmc.aggregators.Uniform()",
+    "Variational(start='uniform')": "start must be such as vcmc.aggregators.Uniform()",
     "BlockFamily({'beta': VectorFamily})": "families['beta'] must be such as VectorFamily(full=True)",
     "Adaptive(optax.adam(0.1))": "such as optax.adam (not optax.adam(0.1))",
     "ProjectedGradient(step=0.1)": "step must be a schedule, such as optax.constant_schedule(0.1); got 0.1",
@@ -291,7 +297,7 @@ def test_a_family_that_does_not_fit_is_refused_before_sampling(conjugate):
 
 
 def test_draws_are_kept_if_combining_fails(conjugate):
-    combiner = Variational(entropy=EntropyPower(NearestNeighbours(10_000)))
+    combiner = Variational(BlockFamily(), entropy=EntropyPower(NearestNeighbours(10_000)))
     with pytest.raises(
         vcmc.CombineError, match=r"sampled, but combining them failed.*more draws than"
     ) as caught:
@@ -302,5 +308,5 @@ def test_draws_are_kept_if_combining_fails(conjugate):
 
 def test_same_seed_same_draws(gaussian_shards):
     shards = gaussian_shards(4, 2)
-    first, again = (Variational()(shards.subposteriors(200)) for _ in range(2))
+    first, again = (Variational(BlockFamily())(shards.subposteriors(200)) for _ in range(2))
     np.testing.assert_array_equal(first.draws, again.draws)

@@ -53,6 +53,14 @@ class AbstractAggregator(eqx.Module):
         del moments
         return None
 
+    def covariance(self, moments: Any) -> Float[Array, "dim dim"] | Float[Array, " dim"] | None:
+        """The covariance of points merged of independent draws (or their variances, where only those are kept).
+
+        Where there is no closed form, nothing.
+        """
+        del moments
+        return None
+
     def expected_square(self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
         r"""$\mathbb E (F - c)^\top P (F - c)$ over draws of the shards, independent of each other.
 

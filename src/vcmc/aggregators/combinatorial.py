@@ -53,6 +53,9 @@ class Combinatorial(AbstractAggregator):
     def precision(self, moments: Any) -> Float[np.ndarray, "dim dim"] | None:
         return self.inner.precision(moments)
 
+    def covariance(self, moments: Any) -> Float[Array, "dim dim"] | Float[Array, " dim"] | None:
+        return self.inner.covariance(moments)
+
     def expected_square(self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
         return self.inner.expected_square(moments, centre, precision)
 
@@ -93,7 +96,7 @@ class CombinatorialFamily(AbstractFamily):
         self.check(space)
         alignment = _align(space, draws, space.components(draws[0].mean(axis=0)))
         for _ in range(MAX_ROUNDS if self.alternating else 1):
-            aligned = _relabel(space, draws, alignment)
+            aligned = relabel(space, draws, alignment)
             fitted = Combinatorial(self.inner.fit(space, aligned, start), alignment, space, self.alternating)
             alignment = fitted.realigned(draws).alignment
             if (alignment == fitted.alignment).all():
@@ -105,19 +108,35 @@ def with_common_labels(
     space: Product, draws: Float[np.ndarray, "shard draw dim"]
 ) -> Float[np.ndarray, "shard draw dim"]:
     """Draws whose exchangeable components, if there are any, are labelled as in the first shard."""
-    aligned = np.array(draws)
-    for count in {inside.num_labels for inside in space.values() if inside.num_labels}:
+    aligned = jnp.asarray(draws)
+    for alignment in common_labels(space, aligned):
+        aligned = relabel(space, aligned, alignment)
+    return np.asarray(aligned)
+
+
+def common_labels(
+    space: Product, draws: Float[Array, "shard draw dim"]
+) -> list[Int[Array, "shard component"]]:
+    """An alignment of the shards for every number of exchangeable components that a space has."""
+    alignments = []
+    for count in sorted({inside.num_labels for inside in space.values() if inside.num_labels}):
         names = [name for name, inside in space.items() if inside.num_labels == count]
         block, part = np.array(space.indices(*names)), Product({name: space[name] for name in names})
-        inside = jnp.asarray(draws[:, :, block])
+        inside = draws[:, :, block]
         alignment = _align(part, inside, part.components(inside[0].mean(axis=0)))
-        aligned[:, :, block] = _relabel(part, inside, alignment)
-    return aligned
+        for _ in range(MAX_ROUNDS):
+            common = relabel(part, inside.mean(axis=1, keepdims=True), alignment).mean(axis=(0, 1))
+            before, alignment = alignment, _align(part, inside, part.components(common))
+            if (alignment == before).all():
+                break
+        alignments.append(alignment)
+    return alignments
 
 
-def _relabel(
+def relabel(
     space: Product, draws: Float[Array, "shard draw dim"], alignment: Int[Array, "shard component"]
 ) -> Float[Array, "shard draw dim"]:
+    """Draws whose components have other labels, in every shard its own."""
     return jax.jit(jax.vmap(jax.vmap(space.relabel, in_axes=(0, None))))(draws, alignment)
 
 

@@ -83,6 +83,19 @@ class Vector(AbstractAggregator):
         inverse = np.linalg.inv(np.asarray(self.frame))
         return inverse.T @ inside @ inverse
 
+    def covariance(self, moments: Moments) -> Float[Array, "dim dim"] | Float[Array, " dim"]:
+        inside = self._covariance(moments)
+        return inside if self.frame is None else self.frame @ inside @ self.frame.T
+
+    def _covariance(self, moments: Moments) -> Float[Array, "dim dim"] | Float[Array, " dim"]:
+        """The covariance inside the frame."""
+        weights, spreads = self.weights.values, moments.spreads
+        if isinstance(self.weights, Matrices):
+            return jnp.einsum("kij,kjl,kml->im", weights, spreads, weights)
+        if spreads.ndim == 2:
+            return jnp.sum(weights**2 * spreads, axis=0)
+        return jnp.einsum("ki,kij,kj->ij", weights, spreads, weights)
+
     def expected_square(self, moments: Moments, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
         bias = self.merge(moments.means) - centre
         inside = precision if self.frame is None else self.frame.T @ precision @ self.frame

@@ -26,7 +26,7 @@ State = tuple[Array, Array, Array, Array, Array]
 
 
 class AbstractWeights(eqx.Module):
-    """Weights of shards that add up to one."""
+    """What is learned of an aggregator: weights of shards, or numbers that are free."""
 
     values: eqx.AbstractVar[Array]
 
@@ -41,14 +41,6 @@ class AbstractWeights(eqx.Module):
     @abc.abstractmethod
     def from_free(self, free: Array) -> "AbstractWeights":
         """The weights that real numbers stand for."""
-
-    @abc.abstractmethod
-    def log_dets(self) -> Float[Array, " shard"]:
-        """The log determinant of every shard's weights."""
-
-    @abc.abstractmethod
-    def diagonals(self) -> Float[Array, "shard dim"]:
-        """The weights of single coordinates."""
 
 
 class Diagonal(AbstractWeights):
@@ -78,9 +70,11 @@ class Diagonal(AbstractWeights):
         return Diagonal(jax.nn.softmax(free, axis=0))
 
     def log_dets(self) -> Float[Array, " shard"]:
+        """The log determinant of every shard's weights."""
         return jnp.sum(jnp.log(self.values), axis=1)
 
     def diagonals(self) -> Float[Array, "shard dim"]:
+        """The weights of single coordinates."""
         return self.values
 
 
@@ -106,11 +100,28 @@ class Matrices(AbstractWeights):
         return Matrices(jnp.einsum("kij,klj->kil", parts, parts))
 
     def log_dets(self) -> Float[Array, " shard"]:
+        """The log determinant of every shard's weights."""
         roots = jnp.linalg.cholesky(self.values)
         return 2 * jnp.sum(jnp.log(jnp.diagonal(roots, axis1=1, axis2=2)), axis=1)
 
     def diagonals(self) -> Float[Array, "shard dim"]:
+        """The weights of single coordinates."""
         return jnp.diagonal(self.values, axis1=1, axis2=2)
+
+
+class Free(AbstractWeights):
+    """Numbers that are free: they need neither be positive nor add up to anything."""
+
+    values: Array
+
+    def project(self) -> "Free":
+        return self
+
+    def free(self) -> Array:
+        return self.values
+
+    def from_free(self, free: Array) -> "Free":
+        return Free(free)
 
 
 def _free_scales(dim: int) -> Float[Array, "dim dim"]:

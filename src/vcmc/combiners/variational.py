@@ -13,12 +13,13 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..aggregators.affine import AffineFamily
 from ..aggregators.base import AbstractAggregator, AbstractFamily
-from ..aggregators.blocks import BlockFamily
 from ..aggregators.weights import AbstractStart, AbstractWeights, Precision, weights_of, with_weights
-from ..objective import AbstractEntropy, Objective, Relaxed
+from ..objective import AbstractEntropy, GaussianSum, Objective, Relaxed
 from ..optimizers.adaptive import Adaptive
-from ..optimizers.base import WINDOW, AbstractOptimizer, Climb, random_batch
+from ..optimizers.base import WINDOW, AbstractGradient, AbstractOptimizer, Climb, random_batch
+from ..optimizers.newton import Newton
 from ..space import Product
 from ..target import Minibatch, Target
 from .base import AbstractCombiner, Combined, Subposteriors
@@ -35,18 +36,36 @@ class Variational(AbstractCombiner):
     """Aggregates with learned weights.
 
     Args:
-        family: the aggregators to choose from; by default a family for each parameter, as its space asks for.
-        entropy: the bound on the entropy of the combined draws.
-        optimizer: how the objective is climbed.
+        family: the aggregators to choose from; by default a shift and a scale on top of averages. The paper's families
+            are `BlockFamily` (one for each parameter, as its space asks for), `VectorFamily` and others.
+        entropy: the entropy of the combined draws; by default `GaussianSum` for affine maps, and the paper's `Relaxed`
+            for other families.
+        optimizer: how the objective is climbed; by default `Newton` where it can be used, `Adaptive` elsewhere.
         start: the weights to start from.
     """
 
     needs_target: ClassVar[bool] = True
 
-    family: AbstractFamily = eqx.field(default_factory=BlockFamily)
-    entropy: AbstractEntropy = eqx.field(default_factory=Relaxed)
-    optimizer: AbstractOptimizer = eqx.field(default_factory=Adaptive)
-    start: AbstractStart = eqx.field(default_factory=Precision)
+    family: AbstractFamily
+    entropy: AbstractEntropy
+    optimizer: AbstractOptimizer
+    start: AbstractStart
+
+    def __init__(
+        self,
+        family: AbstractFamily | None = None,
+        entropy: AbstractEntropy | None = None,
+        optimizer: AbstractOptimizer | None = None,
+        start: AbstractStart | None = None,
+    ):
+        family = AffineFamily() if family is None else family
+        entropy = entropy or (GaussianSum() if isinstance(family, AffineFamily) else Relaxed())
+        one_scale = isinstance(family, AffineFamily) and not family.per_shard
+        second_order = one_scale and isinstance(entropy, GaussianSum)
+        self.family = family
+        self.entropy = entropy
+        self.optimizer = optimizer or (Newton() if second_order else Adaptive())
+        self.start = start or Precision()
 
     def __check_init__(self) -> None:
         for name, kind, example in (
@@ -84,8 +103,15 @@ class Variational(AbstractCombiner):
             if climbs[-1].broken or eqx.tree_equal(aggregator, learned):
                 break
         notes = [climb.trouble for climb in climbs if climb.trouble]
-        if not climbs[-1].broken and (self.optimizer.data_fraction < 1 or not _clearly_rose(climbs)):
-            size = self.optimizer.batch_size(objective)
+        optimizer = self.optimizer
+        if (
+            isinstance(
+                optimizer, AbstractGradient
+            )  # others see to it themselves that the objective does not fall
+            and not climbs[-1].broken
+            and (optimizer.data_fraction < 1 or not _clearly_rose(climbs))
+        ):
+            size = optimizer.batch_size(objective)
             gain, error = _gain(shards.target, start, (objective, weights), size, shards.seed)
             if gain < -2 * error:
                 objective, weights = start
@@ -113,6 +139,8 @@ class Variational(AbstractCombiner):
         seed: tuple[int, ...],
     ) -> Target | Minibatch:
         """The target as an iteration sees it: all rows, or those of a few shards."""
+        if not isinstance(self.optimizer, AbstractGradient):
+            return target
         every = len(target.densities)
         num_shards = int(np.ceil(round(self.optimizer.data_fraction * every, 6)))
         if num_shards == every:

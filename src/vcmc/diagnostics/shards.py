@@ -2,14 +2,23 @@
 
 from collections.abc import Mapping
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtri  # scipy.stats has it too, and takes a second to import
 
+from ..space import Product
 from . import convergence
 
 POOR_RHAT = 1.05
 FEW_EFFECTIVE = 100
+DIVERGENT = 0.005  # share of a shard's steps that may diverge
+WIDE = 20.0  # times the median spread of the shards
+NUM_LABELLED, SWITCHED = (
+    50,
+    0.02,
+)  # draws of a chain whose labels are looked at; share of them that may look switched
 SUSPICIOUS = 1e-4  # chance that a sound run with any number of shards is called disagreeing
 
 Draws = Float[np.ndarray, "shard chain draw dim"]
@@ -38,41 +47,90 @@ def shard_ess(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: convergence.ess(values) for name, values in params.items()}
 
 
-def disagreeing_shards(draws: Draws) -> list[int]:
-    r"""Shards whose mean is farther from the others' than their spreads explain.
+def disagreeing_shards(draws: Draws) -> dict[int, int]:
+    r"""Shards whose mean is farther from the others' than their spreads explain, with the coordinate that is off most.
 
     If shard $k$ is Gaussian with mean $m_k$ and precision $P_k$, and all shards speak of the same
     parameters, then with the other shards' consensus $m_{-k}$ and $P_{-k} = \sum_{j \ne k} P_j$,
     $(m_k - m_{-k})^\top (P_k^{-1} + P_{-k}^{-1})^{-1} (m_k - m_{-k})$ is about $\chi^2_d$. The worst
-    shard is set aside and the rest looked at again, so that it cannot make others look bad.
+    shard is set aside and the rest looked at again, so that it cannot make others look bad. With few draws for
+    so many coordinates, each coordinate is looked at by itself.
     """
     num_shards, _, _, dim = draws.shape
     points = draws.reshape(num_shards, -1, dim)
-    if points.shape[1] < 5 * dim:
-        return []  # too few draws to tell
-    covariances = np.array([np.atleast_2d(np.cov(shard.T)) for shard in points])
-    if np.linalg.cond(covariances).max() > 1e12:
-        return []  # coordinates that determine each other: no distance to speak of
-    precisions = np.linalg.inv(covariances)
     means = points.mean(axis=1)
-    limit = chdtri(dim, SUSPICIOUS / num_shards)
-    rest, found = list(range(num_shards)), []
+    variances = points.var(axis=1, ddof=1)
+    apart = points.shape[1] < 5 * dim
+    if apart:
+        precisions = 1 / variances
+        limit = chdtri(1, SUSPICIOUS / (num_shards * dim))
+    else:
+        covariances = np.array([np.atleast_2d(np.cov(shard.T)) for shard in points])
+        if np.linalg.cond(covariances).max() > 1e12:
+            return {}  # coordinates that determine each other: no distance to speak of
+        precisions = np.linalg.inv(covariances)
+        limit = chdtri(dim, SUSPICIOUS / num_shards)
+    rest, found = list(range(num_shards)), {}
     while len(rest) > 2:
-        distances = [_distance(shard, rest, means, precisions) for shard in rest]
-        if max(distances) < limit:
+        distances = _distances(rest, means, precisions)
+        worst = max(distances, key=lambda shard: distances[shard][0])
+        if distances[worst][0] < limit:
             break
-        found.append(rest.pop(int(np.argmax(distances))))
+        found[worst] = distances[worst][1]
+        rest.remove(worst)
+    return dict(sorted(found.items()))
+
+
+def _distances(rest: list[int], means: np.ndarray, precisions: np.ndarray) -> dict[int, tuple[float, int]]:
+    """Squared distance of every shard's mean from the consensus of the rest, and the coordinate that is off most."""
+    total = precisions[rest].sum(axis=0)
+    apart = precisions.ndim == 2
+    product = np.multiply if apart else np.matmul
+    weighted = {shard: product(precisions[shard], means[shard]) for shard in rest}
+    sum_weighted = np.sum(list(weighted.values()), axis=0)
+    found = {}
+    for shard in rest:
+        others = total - precisions[shard]
+        pull = sum_weighted - weighted[shard]
+        if apart:
+            off = (means[shard] - pull / others) ** 2 / (1 / precisions[shard] + 1 / others)
+            found[shard] = float(off.max()), int(np.argmax(off))
+            continue
+        gap = means[shard] - np.linalg.solve(others, pull)
+        spread = np.linalg.inv(precisions[shard]) + np.linalg.inv(others)
+        single = gap**2 / np.diag(spread)
+        found[shard] = float(gap @ np.linalg.solve(spread, gap)), int(np.argmax(single))
+    return found
+
+
+def wide_shards(draws: Draws) -> dict[int, int]:
+    """Shards that are far wider than the others in some coordinate, which they hardly know, and that coordinate."""
+    spreads = draws.std(axis=(1, 2))
+    ratios = spreads / np.median(spreads, axis=0)
+    return {
+        shard: int(np.argmax(row)) for shard, row in enumerate(ratios) if len(ratios) > 2 and row.max() > WIDE
+    }
+
+
+def switching_shards(space: Product, draws: Draws) -> list[int]:
+    """Shards in whose chains exchangeable components change their labels."""
+    from scipy.optimize import linear_sum_assignment  # here, not above: it adds to the time of `import vcmc`
+
+    found = set()
+    for count in sorted({inside.num_labels for inside in space.values() if inside.num_labels}):
+        names = [name for name, inside in space.items() if inside.num_labels == count]
+        part = Product({name: space[name] for name in names})
+        some = np.linspace(0, draws.shape[2] - 1, min(draws.shape[2], NUM_LABELLED)).astype(int)
+        points = draws[:, :, some][..., np.array(space.indices(*names))]
+        points = points.reshape(len(draws), -1, points.shape[-1])
+        components = np.asarray(jax.jit(jax.vmap(jax.vmap(part.components)))(jnp.asarray(points)))
+        for shard, each in enumerate(components):
+            steps = np.median(np.abs(np.diff(each, axis=0)), axis=(0, 1)) + 1e-300
+            gaps = np.sum(((each[0][None, :, None] - each[:, None]) / steps) ** 2, axis=-1)
+            other = [bool((linear_sum_assignment(gap)[1] != np.arange(count)).any()) for gap in gaps]
+            if np.mean(other) > SWITCHED:
+                found.add(shard)
     return sorted(found)
-
-
-def _distance(shard: int, rest: list[int], means: np.ndarray, precisions: np.ndarray) -> float:
-    """Squared distance of a shard's mean from the consensus of the rest, in units of its variance."""
-    others = [other for other in rest if other != shard]
-    precision = precisions[others].sum(axis=0)
-    weighted = np.einsum("kij,kj->i", precisions[others], means[others])
-    gap = means[shard] - np.linalg.solve(precision, weighted)
-    spread = np.linalg.inv(precisions[shard]) + np.linalg.inv(precision)
-    return float(gap @ np.linalg.solve(spread, gap))
 
 
 def doubts(
@@ -80,6 +138,7 @@ def doubts(
     rhat: Mapping[str, np.ndarray],
     ess: Mapping[str, np.ndarray],
     stats: Mapping[str, np.ndarray],
+    space: Product,
 ) -> list[str]:
     """What looks doubtful in the shards' draws, in words; nothing if nothing does."""
     found = []
@@ -96,17 +155,36 @@ def doubts(
             f"shards {_list(few)} have few effective draws: {least_ess[few].min():.0f} at the least, of "
             f"{num_draws}. Try more draws."
         )
-    if "diverging" in stats and (diverging := stats["diverging"].sum(axis=(1, 2))).any():
-        found.append(
-            f"divergent steps: {diverging.sum()}, in shards {_list(np.flatnonzero(diverging))}. Try a "
-            "higher target_accept, or other coordinates for the parameters."
-        )
+    if "diverging" in stats:
+        shares = stats["diverging"].mean(axis=(1, 2))
+        if len(many := np.flatnonzero(shares > DIVERGENT)):
+            found.append(
+                f"divergent steps: {stats['diverging'][many].sum()}, in shards {_list(many)}. Try a "
+                "higher target_accept, or other coordinates for the parameters."
+            )
     if far := disagreeing_shards(draws):
         found.append(
-            f"shards {_list(far)} disagree with the others by more than their own spread explains: "
-            "were rows dealt at random? Try vcmc.split(...) with its default shuffle, or fewer shards."
+            f"shards {_list(list(far))} disagree with the others by more than their own spread explains, {_where(far, space)}: "
+            "were rows dealt at random, and are those shards' rows sound? Look at them with partition.load(k), try "
+            "vcmc.split(...) with its default shuffle, or fewer shards."
+        )
+    if wide := wide_shards(draws):
+        found.append(
+            f"shards {_list(list(wide))} are more than {WIDE:.0f} times as wide as others, {_where(wide, space)}: their rows say next "
+            "to nothing there, and the tempered prior does not hold them. Deal rare rows evenly with vcmc.split(..., "
+            'stratify=...), use fewer shards, or give every shard the full prior: prior="partial".'
+        )
+    if switching := switching_shards(space, draws):
+        found.append(
+            f"labels of exchangeable components change within the chains of shards {_list(switching)}: averages mix different "
+            "components. Order the components, or relabel the draws before combining them."
         )
     return found
+
+
+def _where(shards: Mapping[int, int], space: Product) -> str:
+    shard, index = next(iter(shards.items()))
+    return f"shard {shard} most so on {space.coordinates[index]}"
 
 
 def _by_shard(values: np.ndarray, extreme: np.ufunc) -> Float[np.ndarray, " shard"]:

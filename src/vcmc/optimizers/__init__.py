@@ -2,6 +2,7 @@
 
 from .adaptive import Adaptive
 from .base import AbstractOptimizer
+from .newton import Newton
 from .projected import ProjectedGradient
 
-__all__ = ["AbstractOptimizer", "Adaptive", "ProjectedGradient"]
+__all__ = ["AbstractOptimizer", "Adaptive", "Newton", "ProjectedGradient"]

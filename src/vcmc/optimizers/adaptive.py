@@ -7,13 +7,13 @@ import equinox as eqx
 import jax
 from jaxtyping import Array
 
-from .base import AbstractOptimizer, Weights
+from .base import AbstractGradient, Weights
 
 if TYPE_CHECKING:
     from optax import GradientTransformation
 
 
-class Adaptive(AbstractOptimizer):
+class Adaptive(AbstractGradient):
     """Steps of an Optax method in coordinates that always stand for weights: softmax, or Cholesky factors.
 
     Args:

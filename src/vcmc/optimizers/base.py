@@ -4,7 +4,7 @@ A climb goes in windows of iterations. When the objective's mean over a window i
 before by more than the noise of their difference, steps are made shorter; when that happens a second time, it
 stops. The weights that it returns are the mean over the last window.
 
-To write an optimizer, subclass `AbstractOptimizer` and give it `init` and `update`.
+To write an optimizer that follows gradients, subclass `AbstractGradient` and give it `init` and `update`.
 """
 
 import abc
@@ -44,6 +44,20 @@ class Climb(NamedTuple):
 
 
 class AbstractOptimizer(eqx.Module):
+    """A way to raise the objective."""
+
+    @abc.abstractmethod
+    def climb(
+        self,
+        objective: Objective,
+        weights: Weights,
+        seed: int | tuple[int, ...],
+        advance: Callable[[], None] = lambda: None,
+    ) -> Climb:
+        """Raise an objective until it stops rising by more than its noise."""
+
+
+class AbstractGradient(AbstractOptimizer):
     """A rule that moves weights along noisy gradients."""
 
     num_samples: eqx.AbstractVar[int | None]
@@ -119,7 +133,7 @@ class AbstractOptimizer(eqx.Module):
 
 @eqx.filter_jit
 def _move(
-    optimizer: AbstractOptimizer,
+    optimizer: AbstractGradient,
     local: Local,
     num_steps: int,
     weights: Weights,

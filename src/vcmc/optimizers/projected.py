@@ -15,12 +15,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .base import AbstractOptimizer, Weights
+from .base import AbstractGradient, Weights
 
 TINY = 1e-300
 
 
-class ProjectedGradient(AbstractOptimizer):
+class ProjectedGradient(AbstractGradient):
     """Steps along the gradient, each projected onto the weights that add up to one.
 
     Args:

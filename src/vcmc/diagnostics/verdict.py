@@ -1,0 +1,155 @@
+"""What to think of a result, in words: good, doubtful or poor, and why.
+
+*Good*: no error of a mean or an sd is found that matters, and nothing was doubtful on the way. *Doubtful*: no such error
+is found, but there is reason not to be sure. *Poor*: errors were found. *Unknown*: there was no full-data log density to judge by.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from .selfcheck import LEAST, Errors, SelfCheck
+
+TOLERATED = 0.1  # of an sd, or as a share of the sd
+UNSURE = 0.25  # the standard error of an error, above which it says little
+CROOKED = 0.3  # share of the scores that is not linear, above which an affine correction is a guess
+CHANCE = 4.0  # Monte Carlo errors that may happen
+
+Level = Literal["good", "doubtful", "poor", "unknown"]
+
+ADVICE = (
+    "Refine it (vcmc.refine(tree, model, rows), or infer(..., refine=True)), use fewer shards, "
+    'or give every shard the full prior (prior="partial").'
+)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """How good combined draws are.
+
+    Attributes:
+        verdict: "good", "doubtful", "poor" or "unknown".
+        reasons: why it is not good, in words.
+        errors: estimated errors of every parameter's mean and sd, with standard errors.
+        pareto_k: shape of the tail of the ratios of the posterior and a Gaussian with the draws' moments.
+        ksd: kernel Stein discrepancy of the draws, in coordinates that they whiten.
+        ksd_p_value: the share of sound draws that would have a larger one.
+        not_linear: the largest share of the scores that is not linear in the draws: zero for a Gaussian posterior.
+    """
+
+    verdict: Level
+    reasons: list[str] = field(default_factory=list)
+    errors: Mapping[str, Errors] = field(default_factory=dict)
+    pareto_k: float = np.nan
+    ksd: float = np.nan
+    ksd_p_value: float = np.nan
+    not_linear: float = np.nan
+
+    @property
+    def text(self) -> str:
+        """The verdict in a few sentences."""
+        said = [f"The result is {self.verdict}."] if self.verdict != "unknown" else [UNKNOWN]
+        if self.errors:
+            worst, spread = _worst(self.errors)
+            said.append(f"Largest estimated errors: {worst}; {spread}.")
+        said += self.reasons
+        if self.verdict in ("poor", "doubtful"):
+            said.append(ADVICE)
+        return " ".join(said)
+
+    def __str__(self) -> str:
+        rows = [f"{'':20s} {'mean off by (sd)':>20s} {'sd off by (%)':>18s}"]
+        for name, label, index in _entries(self.errors):
+            mean, mean_se, sd, sd_se = (each[index] for each in self.errors[name])
+            rows.append(f"{label:20s} {mean:+11.3f} ± {mean_se:.3f} {100 * sd:+13.1f} ± {100 * sd_se:.1f}")
+        if len(rows) > MAX_ROWS + 1:
+            rows[MAX_ROWS:] = [f"… and {len(rows) - MAX_ROWS} more"]
+        numbers = f"Pareto k {self.pareto_k:.2f}, kernel Stein discrepancy {self.ksd:.3g} (p = {self.ksd_p_value:.2f})"
+        return "\n".join([*(rows if self.errors else []), numbers, self.text])
+
+
+MAX_ROWS = 30
+UNKNOWN = "How good the result is, is not known: that takes a model and its rows."
+
+
+def judge(check: SelfCheck | None, errors: Mapping[str, Errors], notes: list[str], ess: float) -> Diagnosis:
+    """The verdict on draws of so many effective ones, given what their scores say and what was doubtful before."""
+    if check is None:
+        return Diagnosis("unknown", notes)
+    found = _faults(check, errors, ess)
+    doubtful = _unsure(check, errors)
+    level: Level = "poor" if found else "doubtful" if doubtful or notes else "good"
+    numbers = (check.pareto_k, check.ksd, check.ksd_p_value, check.not_linear)
+    return Diagnosis(level, found + doubtful + notes, errors, *numbers)
+
+
+def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[str]:
+    if check.num_not_finite:
+        return [
+            f"The full-data log density is not finite at {check.num_not_finite} of {check.num_points} combined draws."
+        ]
+    found = []
+    if check.least_curvature < LEAST:
+        found.append(
+            "The posterior does not fall off around the combined draws in some direction: they lie between modes, or far out."
+        )
+    for what, factor in (("mean", 1.0), ("sd", 0.5**0.5)):
+        limit = max(TOLERATED, factor * CHANCE / np.sqrt(ess))
+        off = [
+            (
+                label,
+                float(getattr(errors[name], what)[index]),
+                float(getattr(errors[name], what + "_se")[index]),
+            )
+            for name, label, index in _entries(errors)
+        ]
+        off = [(label, size, error) for label, size, error in off if abs(size) - 2 * error > limit]
+        if off:
+            label, size, error = max(off, key=lambda each: abs(each[1]))
+            amount = (
+                f"{size:+.3f} ± {error:.3f} sd"
+                if what == "mean"
+                else f"{100 * size:+.1f} ± {100 * error:.1f} %"
+            )
+            found.append(f"{len(off)} {what}s are off, that of {label} by {amount}.")
+    return found
+
+
+def _unsure(check: SelfCheck, errors: Mapping[str, Errors]) -> list[str]:
+    if check.not_linear > CROOKED:
+        return [
+            f"The posterior is far from Gaussian where the draws are (share of the scores that is not linear: {check.not_linear:.2f}), "
+            "and its errors can only be guessed at."
+        ]
+    unsure = [
+        label
+        for name, label, index in _entries(errors)
+        if max(errors[name].mean_se[index], errors[name].sd_se[index]) > UNSURE
+    ]
+    if unsure:
+        return [
+            f"The errors of {len(unsure)} quantities ({unsure[0]} first) are known to ± {UNSURE} at best."
+        ]
+    return []
+
+
+def _worst(errors: Mapping[str, Errors]) -> tuple[str, str]:
+    entries = list(_entries(errors))
+    name, label, index = max(entries, key=lambda entry: abs(errors[entry[0]].mean[entry[2]]))
+    one = errors[name]
+    mean = f"mean of {label} {one.mean[index]:+.3f} ± {one.mean_se[index]:.3f} sd"
+    name, label, index = max(entries, key=lambda entry: abs(errors[entry[0]].sd[entry[2]]))
+    one = errors[name]
+    return mean, f"sd of {label} {100 * one.sd[index]:+.1f} ± {100 * one.sd_se[index]:.1f} %"
+
+
+def _entries(errors: Mapping[str, Errors]) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Every number that has errors: its parameter, its name, and its place. What does not vary has none."""
+    return [
+        (name, name + (f"[{','.join(map(str, index))}]" if index else ""), index)
+        for name, each in errors.items()
+        for index in np.ndindex(np.shape(each.mean))
+        if np.isfinite(each.mean[index]) and np.isfinite(each.sd[index])
+    ]

@@ -1,0 +1,191 @@
+"""From combined draws to exact ones: importance sampling where it will do, else many short chains on the full target."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from . import executors
+from .assembly import Clock, warn
+from .diagnose import diagnose_draws, posterior_points, stored, target_of
+from .diagnostics.importance import smoothed_weights
+from .ensemble import GOOD_RHAT, NUM_CHAINS, run_chains
+from .model import Model
+from .progress import Bars
+from .result import add_groups, to_params
+from .target import Target
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+NUM_PILOTS = 500  # proposals by which it is decided whether importance sampling will do
+MAX_PROPOSALS = 5000
+GOOD_K = 0.5  # shape of the ratios' tail: below, their variance is finite
+MIN_ESS = 400.0
+
+
+class Refined(NamedTuple):
+    """Draws that are exact up to Monte Carlo error, how they were made, and what is doubtful about them."""
+
+    draws: Float[np.ndarray, "chain draw dim"]
+    settings: dict[str, Any]
+    notes: list[str]
+
+
+def refine(
+    tree: "DataTree",
+    model: Model,
+    rows: Any,
+    *,
+    min_ess: float = MIN_ESS,
+    num_chains: int = NUM_CHAINS,
+    max_iterations: int = 500,
+    executor: executors.AbstractExecutor | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> "DataTree":
+    """Turn combined draws into draws of the posterior itself, by evaluating the full-data target.
+
+    A Gaussian-like proposal with the draws' mean and covariance is tried first: if the Pareto k of its importance ratios is below 0.5 and few
+    enough proposals are needed, the draws are resampled proposals. Otherwise many short chains run on the full target
+    from the combined draws, in coordinates that the draws whiten, all in one batch.
+
+    Args:
+        tree: what `infer` or `combine` returned.
+        model: the model.
+        rows: all rows, as `infer` takes them.
+        min_ess: effective draws of every coordinate to reach.
+        num_chains: chains that run as one batch.
+        max_iterations: iterations of every chain at most.
+        executor: where the log density is evaluated; by default `executors.Local()`.
+        seed: seed of everything random.
+        progress: show progress if standard error is a terminal.
+
+    Returns:
+        The tree with other draws in `posterior`: of many chains, whose R-hat means what it says, or of one. Its attributes
+        say in `refined_by` how they were made.
+    """
+    _check(min_ess, num_chains, max_iterations)
+    clock = Clock()
+    with Bars(progress) as bars:
+        stage = bars.stage("refine", None)
+        target = target_of(tree, model, rows, executor, seed)
+        model = target.densities[0].model
+        draws = posterior_points(tree, model)
+        refined = refine_draws(draws, target, min_ess, num_chains, max_iterations, seed, stage.advance)
+        stage.finish()
+    clock.lap("refine")
+    return _with_refined(tree, model, target, refined, seed, clock)
+
+
+def refine_draws(
+    draws: Float[np.ndarray, "chain draw dim"],
+    target: Target,
+    min_ess: float = MIN_ESS,
+    num_chains: int = NUM_CHAINS,
+    max_iterations: int = 500,
+    seed: int = 0,
+    advance: Callable[[], None] = lambda: None,
+) -> Refined:
+    """Refine draws that are given as points."""
+    flat = draws.reshape(-1, draws.shape[2])
+    found = _by_importance(flat, target, min_ess, seed, advance)
+    if isinstance(found, Refined):
+        return found
+    run = run_chains(
+        target,
+        flat,
+        min_ess=min_ess,
+        num_chains=num_chains,
+        max_iterations=max_iterations,
+        seed=seed,
+        advance=advance,
+    )
+    settings = {
+        "refined_by": "chains",
+        "refined_rhat": run.rhat,
+        "refined_ess": run.ess,
+        "refined_acceptance": run.acceptance,
+        "refined_evaluations": run.num_evaluations + found,
+    }
+    if run.settled:
+        return Refined(run.draws, settings, [])
+    note = (
+        f"refinement did not settle: R-hat {run.rhat:.3f} (asked: below {GOOD_RHAT}), {run.ess:.0f} effective draws (asked: {min_ess:.0f}) "
+        f"after {max_iterations} iterations of {num_chains} chains. Raise max_iterations, or use fewer shards."
+    )
+    return Refined(run.draws, settings, [note])
+
+
+def _by_importance(
+    draws: Float[np.ndarray, "draw dim"],
+    target: Target,
+    min_ess: float,
+    seed: int,
+    advance: Callable[[], None],
+) -> Refined | int:
+    """Resampled proposals, if their ratios allow it; else how many were evaluated in vain."""
+    num_draws, dim = draws.shape
+    if num_draws < 5 * dim:
+        return 0
+    generator = np.random.default_rng((seed, 1))
+    mean = draws.mean(axis=0)
+    root = np.linalg.cholesky(np.cov(draws.T).reshape(dim, dim))
+    freedom = 10.0 + dim  # tails that are a little heavier than a Gaussian's, in any number of dimensions
+
+    def propose(count: int) -> tuple[np.ndarray, np.ndarray]:
+        normal = generator.normal(size=(count, dim))
+        white = normal / np.sqrt(generator.chisquare(freedom, size=(count, 1)) / freedom)
+        points = mean + white @ root.T
+        values, _ = target(jnp.asarray(points))
+        advance()
+        log_density = -0.5 * (freedom + dim) * np.log1p(np.sum(white**2, axis=1) / freedom)
+        ratios = np.asarray(values) - log_density
+        return points, np.where(np.isfinite(ratios), ratios, -np.inf)
+
+    points, ratios = propose(NUM_PILOTS)
+    weights, shape = smoothed_weights(ratios - np.max(ratios))
+    share = 1 / np.sum(weights**2) / NUM_PILOTS
+    needed = int(np.ceil(1.2 * max(min_ess, num_draws) / share))
+    if not (shape < GOOD_K and needed <= MAX_PROPOSALS):
+        return NUM_PILOTS
+    while len(points) < needed:
+        more = propose(min(NUM_PILOTS, needed - len(points)))
+        points, ratios = np.concatenate([points, more[0]]), np.concatenate([ratios, more[1]])
+    weights, shape = smoothed_weights(ratios - np.max(ratios))
+    ess = float(1 / np.sum(weights**2))
+    if not (shape < GOOD_K and ess >= min_ess):
+        return len(points)
+    # systematic resampling, in random order
+    places = (generator.uniform() + np.arange(num_draws)) / num_draws
+    chosen = np.searchsorted(np.cumsum(weights), places).clip(max=len(points) - 1)
+    settings = {
+        "refined_by": "importance sampling",
+        "refined_pareto_k": shape,
+        "refined_ess": ess,
+        "refined_evaluations": len(points),
+    }
+    return Refined(points[generator.permutation(chosen)][None], settings, [])
+
+
+def _with_refined(
+    tree: "DataTree", model: Model, target: Target, refined: Refined, seed: int, clock: Clock
+) -> "DataTree":
+    shard_notes = list(tree.attrs.get("shard_warnings", []))
+    diagnosis = diagnose_draws(refined.draws, target, refined.notes, seed)
+    clock.lap("diagnose")
+    groups, verdict = stored(diagnosis)
+    groups["posterior"] = to_params(model.space, jnp.asarray(refined.draws), model.derived)
+    settings = {**refined.settings, **clock.seconds, **verdict, "warnings": shard_notes + warn(refined.notes)}
+    return add_groups(tree, groups, settings, drop=("weights", "optimization"))
+
+
+def _check(min_ess: Any, num_chains: Any, max_iterations: Any) -> None:
+    if not min_ess > 0:
+        raise ValueError(f"min_ess must be above 0; got {min_ess!r}.")
+    if not isinstance(num_chains, int) or num_chains < 2:
+        raise ValueError(f"num_chains must be a whole number of 2 or more; got {num_chains!r}.")
+    if not isinstance(max_iterations, int) or max_iterations < 20:
+        raise ValueError(f"max_iterations must be a whole number of 20 or more; got {max_iterations!r}.")

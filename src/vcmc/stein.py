@@ -1,0 +1,79 @@
+r"""Stein's identities: how far draws are from a target, by its scores at the draws alone.
+
+In coordinates in which the draws $z$ have mean zero and covariance $I$, let $g$ be the target's scores there. If draws are right, $\mathbb E g = 0$
+and $\mathbb E [g z^\top] = -I$. If the target is a Gaussian of precision $P$ whose mean is off by $\mu$, then
+
+$$P = -\mathbb E [g z^\top], \qquad \mu = P^{-1} \mathbb E g.$$
+
+With the Hessian $-P_0$ at the mean as a control variate both are estimated by residuals $r = g + P_0 z$, which vanish for a
+Gaussian target: so what is seen is how far draws are off, and hardly which draws were looked at.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+Vector = Float[np.ndarray, " dim"]
+Matrix = Float[np.ndarray, "dim dim"]
+Draws = Float[np.ndarray, "draw dim"]
+
+
+class Gap(NamedTuple):
+    """The mean score, the target's precision, and what the scores are besides linear: all in white coordinates."""
+
+    slope: Vector
+    precision: Matrix
+    bent: Draws
+
+
+def gap(white: Draws, scores: Draws, curvature: Matrix) -> Gap:
+    """How far draws of mean zero and covariance I are from a target, whose curvature at zero is a first guess."""
+    residuals = scores + white @ curvature
+    slope = residuals.mean(axis=0)
+    turn = _shrunk_mean(residuals - slope, white)
+    turn = (turn + turn.T) / 2
+    return Gap(slope, curvature - turn, residuals - slope - white @ turn)
+
+
+def _shrunk_mean(residuals: Draws, white: Draws) -> Matrix:
+    """The mean of r zᵀ, shrunk towards zero as far as it is noise (James and Stein)."""
+    count = len(residuals)
+    mean = residuals.T @ white / count
+    squares = np.sum(np.sum(residuals**2, axis=1) * np.sum(white**2, axis=1)) / count
+    noise = (squares - np.sum(mean**2)) / (count - 1)
+    return max(0.0, 1 - noise / max(float(np.sum(mean**2)), 1e-300)) * mean
+
+
+def root_of_inverse(precision: Matrix, least: float) -> tuple[Matrix, float]:
+    """The symmetric root of the inverse of a matrix whose eigenvalues are kept above a bound, and the least of them."""
+    roots, vectors = np.linalg.eigh(precision)
+    return (vectors / np.sqrt(np.maximum(np.abs(roots), least))) @ vectors.T, float(roots[0])
+
+
+def conjugate_gradients(
+    product: Callable[[Vector], Vector],
+    goal: Vector,
+    diagonal: Vector,
+    steps: int = 20,
+    tolerance: float = 0.02,
+) -> Vector:
+    """An approximate solution of P x = goal, by way of products with P; it ends where P is not positive."""
+    found, rest = np.zeros_like(goal), goal.copy()
+    ready = diagonal * rest
+    direction, square = ready, float(rest @ ready)
+    end = tolerance**2 * square
+    for _ in range(steps):
+        if not square > end:
+            break
+        image = product(direction)
+        fall = float(direction @ image)
+        if fall <= 0:
+            return found if found.any() else diagonal * goal
+        found = found + square / fall * direction
+        rest = rest - square / fall * image
+        ready = diagonal * rest
+        before, square = square, float(rest @ ready)
+        direction = ready + square / before * direction
+    return found
