@@ -30,8 +30,9 @@ ENOUGH = 5  # draws per coordinate: with fewer, their covariance says little
 
 
 class Spreads(NamedTuple):
-    """Covariances (or variances) of the shards' parts, or that of their sum if they are mapped by one matrix."""
+    """Means of the shards' parts, and their covariances (or variances), or that of their sum if one scale maps them all."""
 
+    means: Float[Array, "shard dim"]
     values: Array
 
 
@@ -84,7 +85,9 @@ class Affine(AbstractAggregator):
 
     def moments(self, prepared: Float[Array, "shard draw dim"]) -> Spreads:
         spreads = means_and_covariances(prepared)[1] if self.is_full else np.asarray(prepared).var(axis=1)
-        return Spreads(jnp.asarray(spreads if self.per_shard else spreads.sum(axis=0)))
+        if not self.per_shard:
+            spreads = spreads.sum(axis=0)
+        return Spreads(prepared.mean(axis=1), jnp.asarray(spreads))
 
     def precision(self, moments: Spreads) -> Float[np.ndarray, "dim dim"] | None:
         if not self.is_full:
@@ -109,7 +112,7 @@ class Affine(AbstractAggregator):
         return self.frame @ inside @ self.frame.T
 
     def expected_square(self, moments: Spreads, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
-        bias = self.place(self.shift.values) - centre
+        bias = self.merge(moments.means) - centre
         covariance = self.covariance(moments)
         spread = jnp.sum(precision * covariance if self.is_full else jnp.diagonal(precision) * covariance)
         return bias @ precision @ bias + spread

@@ -50,7 +50,7 @@ class SelfCheck(NamedTuple):
     """What full-data scores say of combined draws.
 
     Attributes:
-        errors: of every quantity; nothing if the target is not finite at the draws.
+        errors: of every quantity; nothing if the target is not finite at the draws, or no hill around them.
         not_linear: the largest share of the scores, over quantities, that is not linear in the draws.
         least_curvature: below zero if the target, averaged over the draws, is no hill in some direction.
         pareto_k: of the ratios of the target and a Gaussian with the draws' moments.
@@ -88,8 +88,8 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         look = _look(look.corrected[0], target, generator)
         seen += 1
     counts = first.num_points, first.num_not_finite
-    if not look.corrected:
-        return SelfCheck(None, np.nan, np.nan, *first.scores_alone, *counts)
+    if not look.corrected or look.least_curvature < LEAST:  # there is no hill to measure a distance by
+        return SelfCheck(None, np.nan, look.least_curvature, *first.scores_alone, *counts)
 
     now = quantities(jnp.asarray(draws))
     shares = _not_linear(quantities(jnp.asarray(look.draws)), look)

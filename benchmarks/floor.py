@@ -1,0 +1,399 @@
+"""How close combined draws come to the posterior, beside how close two serial chains come to each other.
+
+The reference of a problem is two long serial chains. Errors are of the test functions' means, standard deviations, and 5 % and
+95 % quantiles, over all test functions of a problem: the median, and the worst. The floor is the error between two serial chains as
+long as a shard's; it is the median over the three pairs of three chains. A Laplace approximation, which samples no
+shard at all, is there to show what is won by sampling. Seconds are of combining alone, compiling included.
+
+Draws are kept in `.cache/floor`, by the problem's name and a checksum of its rows: remove them if a model or a sampler changes.
+
+Run: .venv/bin/python benchmarks/floor.py [--problems poisson,robust] [--shards 5,25,100] [--methods consensus,variational]
+"""
+
+import argparse
+import itertools
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from problems import PROBLEMS, Problem, named_draws
+from timing import say
+
+import vcmc
+from vcmc.aggregators import BlockFamily
+from vcmc.combiners import AbstractCombiner, Average, Consensus, Variational
+from vcmc.diagnostics.convergence import rhat
+from vcmc.model import Subposterior
+from vcmc.result import to_params, to_points
+from vcmc.start import common_start, random_starts
+from vcmc.target import Target
+from vcmc.typing import Point
+
+METHODS: dict[str, AbstractCombiner] = {
+    "consensus": Consensus(),
+    "diagonal": Consensus(diagonal=True),
+    "paper": Variational(BlockFamily()),
+    "default": Variational(),
+}
+
+CACHE = Path(__file__).resolve().parents[1] / ".cache" / "floor"
+SERIAL_SEEDS, REFERENCE_SEEDS, SHARD_SEED = (101, 102, 103), (104, 105), 3
+KEPT = 4  # draws of a reference chain that are kept, in units of num_draws: longer ones are thinned
+GOOD_RHAT = 1.01
+NUM_JUDGED = 20  # draws of a shard whose log density is compared with that of the truth
+MAX_CURVED = 1000  # coordinates, above which the curvature of a Laplace approximation takes too long
+LARGEST = 2**30  # bytes of the shards' covariances, above which they do not fit into memory several times
+DIRECTIONS = 16  # columns of the curvature that are computed together: rows times as many numbers are held
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Draws by name, the seconds that they took, and what was doubtful about them."""
+
+    draws: dict[str, np.ndarray]
+    seconds: float
+    notes: list[str] = field(default_factory=list)
+
+
+class Summary(NamedTuple):
+    """What draws say of each test function."""
+
+    mean: Float[np.ndarray, " quantity"]
+    sd: Float[np.ndarray, " quantity"]
+    quantiles: Float[np.ndarray, "level quantity"]
+
+
+class Errors(NamedTuple):
+    """Errors over all test functions; `mean` and `tail` in posterior sds, the others relative."""
+
+    mean_relative: float
+    mean: float
+    mean_worst: float
+    sd: float
+    sd_worst: float
+    tail: float
+    tail_worst: float
+
+
+class Entry(NamedTuple):
+    """A row of the table."""
+
+    problem: str
+    num_shards: str
+    method: str
+    errors: Errors | None
+    seconds: float
+
+
+@dataclass
+class Report:
+    """A table that grows, and is written anew with every row."""
+
+    output: Path | None
+    entries: list[Entry] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def add(self, entry: Entry) -> None:
+        """Add a row."""
+        self.entries.append(entry)
+        say(_line(entry))
+        self._write()
+
+    def remark(self, text: str) -> None:
+        """Add a remark, to stand below the table."""
+        self.remarks.append(text)
+        say(f"  {text}")
+        self._write()
+
+    def __str__(self) -> str:
+        head = (
+            "| problem | K | method | mean, relative | mean, sds | worst | sd, relative | worst | 5 % and 95 %, sds | worst | seconds |\n"
+            "|---|---|---|---|---|---|---|---|---|---|---|\n"
+        )
+        rows = "\n".join(_line(entry) for entry in self.entries)
+        return head + rows + "\n\n" + "\n".join(f"- {remark}" for remark in self.remarks) + "\n"
+
+    def _write(self) -> None:
+        if self.output:
+            self.output.write_text(str(self))
+
+
+def _line(entry: Entry) -> str:
+    numbers = [f"{value:.3g}" for value in entry.errors] if entry.errors else ["–"] * len(Errors._fields)
+    cells = [entry.problem, entry.num_shards, entry.method, *numbers, f"{entry.seconds:.2f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def kept(problem: Problem, name: str, make: Callable[[], Sample]) -> Sample:
+    """What is in the cache, made and put there if it is not."""
+    path = CACHE / f"{problem.name}-{_checksum(problem):08x}-{name}.npz"
+    if not path.exists():
+        sample = make()
+        CACHE.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".unfinished.npz")
+        arrays: Any = sample.draws | {"seconds": sample.seconds, "notes": np.array(sample.notes, str)}
+        np.savez(unfinished, **arrays)
+        unfinished.rename(path)
+        return sample
+    with np.load(path) as stored:
+        draws = {key: stored[key] for key in stored if key not in ("seconds", "notes")}
+        return Sample(draws, float(stored["seconds"]), stored["notes"].tolist())
+
+
+def _checksum(problem: Problem) -> int:
+    total = 0
+    for array in problem.rows.values():
+        total = zlib.crc32(np.ascontiguousarray(array).data, total)
+    return total
+
+
+def serial_chain(problem: Problem, seed: int, stretch: int = 1) -> Sample:
+    """A chain on all rows, `stretch` times as long as a shard's, and thinned if it is very long."""
+
+    def make() -> Sample:
+        tree = vcmc.infer(
+            problem.model,
+            problem.rows,
+            num_shards=1,
+            num_draws=stretch * problem.num_draws,
+            seed=seed,
+            combiner=Average(),
+            progress=False,
+        )
+        step = max(1, stretch // KEPT)
+        draws = {name: array[::step] for name, array in named_draws(tree).items()}
+        inside = {name: draws[name] for name in problem.model.space}
+        return Sample(inside, tree.attrs["seconds_sample"], tree.attrs["warnings"])
+
+    return kept(problem, f"serial-{seed}-{stretch * problem.num_draws}", make)
+
+
+def shard_draws(problem: Problem, partition: vcmc.Partition) -> Sample:
+    """Draws of all shards, as arrays (shard, draw, …). How they would be combined does not matter to them."""
+
+    def make() -> Sample:
+        tree = vcmc.infer(
+            problem.model,
+            partition,
+            num_draws=problem.num_draws,
+            seed=SHARD_SEED,
+            combiner=Average(),
+            progress=False,
+        )
+        inside = tree["subposterior"]
+        draws = {name: inside[name].to_numpy()[:, 0] for name in problem.model.space}
+        return Sample(draws, tree.attrs["seconds_sample"], tree.attrs["warnings"])
+
+    return kept(problem, f"shards-{partition.num_shards}-{problem.num_draws}", make)
+
+
+def laplace(problem: Problem) -> Sample:
+    """Draws of a Gaussian in real coordinates, around the mode and as wide as the curvature there says."""
+
+    def make() -> Sample:
+        begin = time.perf_counter()
+        target = _target(problem, vcmc.split(problem.rows, 1))
+        density, key = target.densities[0], jax.random.key(0)
+        model = density.model
+        starts = model.starts(density.shard, key) or random_starts(density, key)
+        mode = common_start(target, starts)
+        curvature = _curvature(density, mode)
+        closer = mode + jnp.linalg.solve(curvature, target(mode[None])[1][0])  # a start need not be the mode
+        low, high = target(jnp.stack([mode, closer]))[0]
+        if high > low:
+            mode, curvature = closer, _curvature(density, closer)
+        values, vectors = np.linalg.eigh(curvature)
+        notes = [] if values[0] > 0 else [f"{np.sum(values <= 0)} directions do not curve downwards"]
+        root = vectors / np.sqrt(np.maximum(values, 1e-10 * values[-1]))
+        noise = np.random.default_rng(0).normal(size=(problem.num_draws, len(mode)))
+        draws = to_params(model.space, mode + jnp.asarray(noise @ root.T))
+        return Sample(draws, time.perf_counter() - begin, notes)
+
+    return kept(problem, f"laplace-{problem.num_draws}", make)
+
+
+@eqx.filter_jit
+def _curvature(density: Subposterior, point: Point) -> Float[Array, "dim dim"]:
+    score = jax.grad(density)
+    columns = jax.lax.map(
+        lambda direction: -jax.jvp(score, (point,), (direction,))[1],
+        jnp.eye(point.size),
+        batch_size=DIRECTIONS,
+    )
+    return (columns + columns.T) / 2
+
+
+def _target(problem: Problem, partition: vcmc.Partition) -> Target:
+    shards = [partition.load(shard) for shard in range(partition.num_shards)]
+    return Target(problem.model.fitted(shards), shards, vcmc.executors.Local())
+
+
+def lost_shards(problem: Problem, partition: vcmc.Partition, draws: dict[str, np.ndarray]) -> list[int]:
+    """Shards whose draws have a far lower log density than the truth has: they sit in a wrong mode."""
+    if problem.truth is None:
+        return []
+    space = problem.model.space
+    truth = to_points(space, {name: np.asarray(problem.truth[name])[None] for name in space})
+    lost = []
+    for shard, density in enumerate(_target(problem, partition).densities):
+        chosen = np.linspace(0, problem.num_draws - 1, NUM_JUDGED).round().astype(int)
+        points = to_points(space, {name: draws[name][shard, chosen] for name in space})
+        log_densities = vcmc.model.evaluate(density, jnp.concatenate([truth, points]))[0]
+        if (
+            log_densities[0] - jnp.mean(log_densities[1:]) > space.dim
+        ):  # in its mode: half that at most, or so
+            lost.append(shard)
+    return lost
+
+
+def summary(values: Float[np.ndarray, "draw quantity"]) -> Summary:
+    """Means, standard deviations and quantiles of all test functions."""
+    return Summary(values.mean(axis=0), values.std(axis=0, ddof=1), np.quantile(values, [0.05, 0.95], axis=0))
+
+
+def errors(found: Summary, exact: Summary, unit: Float[np.ndarray, " quantity"]) -> Errors:
+    """Errors of what was found, with posterior sds as the unit."""
+    gap = np.abs(found.mean - exact.mean)
+    spread = np.abs(found.sd / exact.sd - 1)
+    tail = np.abs(found.quantiles - exact.quantiles) / unit
+    return Errors(
+        *map(
+            float,
+            (
+                np.median(gap / np.abs(exact.mean)),
+                np.median(gap / unit),
+                np.max(gap / unit),
+                np.median(spread),
+                np.max(spread),
+                np.median(tail),
+                np.max(tail),
+            ),
+        )
+    )
+
+
+def _median(several: Sequence[Errors]) -> Errors:
+    return Errors(*np.median(several, axis=0).tolist())
+
+
+def references(problem: Problem, report: Report) -> Summary:
+    """The reference; on the way, the rows of the table that need no shards."""
+    partition = vcmc.split(problem.rows, 1)
+    long = [serial_chain(problem, seed, problem.stretch) for seed in REFERENCE_SEEDS]
+    short = [serial_chain(problem, seed) for seed in SERIAL_SEEDS]
+    values = np.stack([problem.quantities(sample.draws) for sample in long])
+    worst = float(np.nanmax(rhat(values[None])))
+    exact = summary(values.reshape(-1, values.shape[2]))
+    seconds = sum(sample.seconds for sample in long)
+    doubtful = "" if worst < GOOD_RHAT else f", above {GOOD_RHAT}: doubtful"
+    report.remark(
+        f"{problem.name}: reference of {len(long)} × {problem.stretch * problem.num_draws} draws in {seconds:.0f} s, {values.shape[2]} "
+        f"test functions, R-hat up to {worst:.4f}{doubtful}."
+    )
+    for sample, seed in zip([*long, *short], [*REFERENCE_SEEDS, *SERIAL_SEEDS], strict=True):
+        one = {name: array[None] for name, array in sample.draws.items()}
+        if lost_shards(problem, partition, one):
+            report.remark(f"{problem.name}: the serial chain of seed {seed} sits in a wrong mode.")
+        for note in sample.notes:
+            report.remark(f"{problem.name}, serial chain of seed {seed}: {note}")
+    chains = [summary(problem.quantities(sample.draws)) for sample in short]
+    pairs = [errors(one, other, exact.sd) for one, other in itertools.combinations(chains, 2)]
+    report.add(Entry(problem.name, "", "floor: two serial chains", _median(pairs), 0.0))
+    against = [errors(chain, exact, exact.sd) for chain in chains]
+    seconds = float(np.median([sample.seconds for sample in short]))
+    report.add(Entry(problem.name, "", "serial chain", _median(against), seconds))
+    return exact
+
+
+def judge_laplace(problem: Problem, exact: Summary, report: Report) -> None:
+    """The row of the Laplace approximation."""
+    if problem.model.space.dim > MAX_CURVED:
+        report.remark(f"{problem.name}: too many coordinates for a Laplace approximation.")
+        return
+    sample = laplace(problem)
+    found = summary(problem.quantities(sample.draws))
+    report.add(Entry(problem.name, "", "Laplace", errors(found, exact, exact.sd), sample.seconds))
+    for note in sample.notes:
+        report.remark(f"{problem.name}, Laplace: {note}.")
+
+
+def judge_methods(
+    problem: Problem, num_shards: int, methods: dict[str, AbstractCombiner], exact: Summary, report: Report
+) -> None:
+    """The rows of all methods on the draws of so many shards."""
+    partition = vcmc.split(problem.rows, num_shards, seed=SHARD_SEED)
+    where = f"{problem.name}, {num_shards} shards"
+    try:
+        sample = shard_draws(problem, partition)
+    except Exception as error:
+        report.remark(f"{where}: not sampled, {type(error).__name__}: {error}")
+        return
+    report.remark(f"{where}: sampled in {sample.seconds:.1f} s. {' '.join(sample.notes)}".strip())
+    if lost := lost_shards(problem, partition, sample.draws):
+        report.remark(f"{where}: {len(lost)} shards sit in a wrong mode.")
+    for name, combiner in methods.items():
+        if _too_large(combiner, num_shards, problem.model.space.dim):
+            report.remark(f"{where}, {name}: left out, covariances of the shards do not fit into memory.")
+            continue
+        begin = time.perf_counter()
+        try:
+            tree: Any = vcmc.combine(
+                sample.draws, model=problem.model, rows=partition, combiner=combiner, progress=False
+            )
+        except Exception as error:
+            seconds = time.perf_counter() - begin
+            report.add(Entry(problem.name, str(num_shards), name, None, seconds))
+            report.remark(f"{where}, {name}: failed, {type(error).__name__}: {error}")
+            continue
+        judged = errors(summary(problem.quantities(tree)), exact, exact.sd)
+        report.add(Entry(problem.name, str(num_shards), name, judged, tree.attrs["seconds_combine"]))
+        for note in tree.attrs["warnings"]:
+            if note not in sample.notes:
+                report.remark(f"{where}, {name}: {note}")
+
+
+def _too_large(combiner: AbstractCombiner, num_shards: int, dim: int) -> bool:
+    return isinstance(combiner, Consensus) and not combiner.diagonal and 8 * num_shards * dim**2 > LARGEST
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--problems", type=_names, default=list(PROBLEMS), help="names, with commas")
+    parser.add_argument(
+        "--shards", type=_names, default=["5", "25", "100"], help="numbers, with commas; may be empty"
+    )
+    parser.add_argument(
+        "--methods", type=_names, default=list(METHODS), help="names, with commas; empty: sample only"
+    )
+    parser.add_argument("--output", type=Path, help="a file to write the table to")
+    chosen = parser.parse_args()
+    if unknown := {*chosen.problems} - {*PROBLEMS} | {*chosen.methods} - {*METHODS}:
+        parser.error(
+            f"there is no {sorted(unknown)}: problems are {list(PROBLEMS)}, methods {list(METHODS)}."
+        )
+    warnings.simplefilter("ignore", vcmc.DoubtfulWarning)  # they are in the trees, and so in the remarks
+    made = Report(chosen.output)
+    for name in chosen.problems:
+        problem = PROBLEMS[name]()
+        exact = references(problem, made)
+        judge_laplace(problem, exact, made)
+        for num_shards in chosen.shards:
+            picked = {method: METHODS[method] for method in chosen.methods}
+            judge_methods(problem, int(num_shards), picked, exact, made)
+    say()
+    say(str(made))
