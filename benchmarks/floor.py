@@ -47,6 +47,7 @@ METHODS: dict[str, AbstractCombiner] = {
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "floor"
 SERIAL_SEEDS, REFERENCE_SEEDS, SHARD_SEED = (101, 102, 103), (104, 105), 3
+ERROR_GROUPS = ("mean_error", "mean_error_se", "sd_error", "sd_error_se")
 KEPT = 4  # draws of a reference chain that are kept, in units of num_draws: longer ones are thinned
 GOOD_RHAT = 1.01
 NUM_JUDGED = 20  # draws of a shard whose log density is compared with that of the truth
@@ -84,6 +85,23 @@ class Errors(NamedTuple):
     tail_worst: float
 
 
+class Estimate(NamedTuple):
+    """A self-estimated error beside the true one, both in posterior sds (means) or relative (sds)."""
+
+    problem: str
+    num_shards: int
+    method: str
+    verdict: str
+    parameter: str
+    mean: float
+    mean_se: float
+    mean_true: float
+    sd: float
+    sd_se: float
+    sd_true: float
+    noise: float  # of the truth, which is a reference chain's
+
+
 class Entry(NamedTuple):
     """A row of the table."""
 
@@ -101,6 +119,7 @@ class Report:
     output: Path | None
     entries: list[Entry] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    estimates: list[Estimate] = field(default_factory=list)
 
     def add(self, entry: Entry) -> None:
         """Add a row."""
@@ -120,7 +139,31 @@ class Report:
             "|---|---|---|---|---|---|---|---|---|---|---|\n"
         )
         rows = "\n".join(_line(entry) for entry in self.entries)
-        return head + rows + "\n\n" + "\n".join(f"- {remark}" for remark in self.remarks) + "\n"
+        remarks = "\n".join(f"- {remark}" for remark in self.remarks)
+        return f"{head}{rows}\n\n{self.honesty()}\n\n{remarks}\n"
+
+    def honesty(self) -> str:
+        """How well self-estimated errors of means and sds go with the true ones, over all that was judged."""
+        from scipy.stats import spearmanr
+
+        sound = [each for each in self.estimates if each.verdict != "poor"]
+        lines = []
+        for what in ("mean", "sd"):
+            true, found = (
+                np.array([getattr(e, what + end) for e in self.estimates]) for end in ("_true", "")
+            )
+            covered = [
+                abs(getattr(e, what) - getattr(e, what + "_true"))
+                < 2 * np.hypot(getattr(e, what + "_se"), e.noise)
+                for e in sound
+            ]
+            if len(covered) > 2:
+                rank = spearmanr(np.abs(true), np.abs(found)).statistic
+                lines.append(
+                    f"Self-estimated errors of {what}s: rank correlation with the true ones {rank:.3f} over {len(true)} numbers; of "
+                    f"{len(covered)} in results that are not called poor, {np.mean(covered):.1%} lie within two standard errors."
+                )
+        return " ".join(lines)
 
     def _write(self) -> None:
         if self.output:
@@ -326,12 +369,54 @@ def judge_laplace(problem: Problem, exact: Summary, report: Report) -> None:
         report.remark(f"{problem.name}, Laplace: {note}.")
 
 
+def self_estimates(
+    problem: Problem, num_shards: int, method: str, tree: Any, reference: dict[str, np.ndarray]
+) -> list[Estimate]:
+    """What a tree says of its own errors, parameter by parameter, beside the truth."""
+    if "mean_error" not in tree.children:
+        return []
+    found = []
+    posterior = named_draws(tree)
+    for name, exact in reference.items():
+        centre, spread = exact.mean(axis=0), exact.std(axis=0)
+        draws = posterior[name]
+        ess = vcmc.diagnostics.convergence.ess(exact.reshape(1, len(REFERENCE_SEEDS), -1, *exact.shape[1:]))[
+            0
+        ]
+        for index in np.ndindex(centre.shape):
+            if not spread[index] > 0 or (len(index) == 2 and index[0] > index[1]):
+                continue  # a constant, or the same number again
+            estimates = [float(tree[g][name].to_numpy()[index]) for g in ERROR_GROUPS]
+            gap = float((draws.mean(axis=0)[index] - centre[index]) / spread[index])
+            ratio = float(draws.std(axis=0)[index] / spread[index] - 1)
+            noise = 1 / np.sqrt(float(ess[index])) * max(1.0, abs(gap))
+            found.append(
+                Estimate(
+                    problem.name,
+                    num_shards,
+                    method,
+                    tree.attrs["verdict"],
+                    f"{name}{list(index)}",
+                    estimates[0],
+                    estimates[1],
+                    gap,
+                    estimates[2],
+                    estimates[3],
+                    ratio,
+                    noise,
+                )
+            )
+    return found
+
+
 def judge_methods(
     problem: Problem, num_shards: int, methods: dict[str, AbstractCombiner], exact: Summary, report: Report
 ) -> None:
     """The rows of all methods on the draws of so many shards."""
     partition = vcmc.split(problem.rows, num_shards, seed=SHARD_SEED)
     where = f"{problem.name}, {num_shards} shards"
+    chains = [serial_chain(problem, seed, problem.stretch).draws for seed in REFERENCE_SEEDS]
+    reference = {name: np.concatenate([chain[name] for chain in chains]) for name in problem.model.space}
     try:
         sample = shard_draws(problem, partition)
     except Exception as error:
@@ -354,11 +439,17 @@ def judge_methods(
             report.add(Entry(problem.name, str(num_shards), name, None, seconds))
             report.remark(f"{where}, {name}: failed, {type(error).__name__}: {error}")
             continue
-        judged = errors(summary(problem.quantities(tree)), exact, exact.sd)
-        report.add(Entry(problem.name, str(num_shards), name, judged, tree.attrs["seconds_combine"]))
-        for note in tree.attrs["warnings"]:
-            if note not in sample.notes:
-                report.remark(f"{where}, {name}: {note}")
+        results = {name: (tree, tree.attrs["seconds_combine"])}
+        if name == "default":
+            refined = vcmc.refine(tree, problem.model, partition, progress=False)
+            by = refined.attrs["refined_by"]
+            results[f"refined by {by}"] = refined, refined.attrs["seconds_refine"]
+        for label, (result, seconds) in results.items():
+            judged = errors(summary(problem.quantities(result)), exact, exact.sd)
+            report.estimates += self_estimates(problem, num_shards, label, result, reference)
+            report.add(Entry(problem.name, str(num_shards), label, judged, seconds))
+            text = result.attrs["verdict_text"] if label.startswith(("default", "refined")) else ""
+            report.remark(f"{where}, {label}: {result.attrs['verdict']}. {text}".strip())
 
 
 def _too_large(combiner: AbstractCombiner, num_shards: int, dim: int) -> bool:

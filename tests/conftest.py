@@ -16,11 +16,13 @@ ROOMS = [
     "aggregators",
     "combiners",
     "diagnostics",
+    "ensemble",
     "model",
     "objective",
     "optimizers",
     "result",
     "start",
+    "stein",
     "target",
 ]
 ROOMS += ["samplers.base", "samplers.nuts", "samplers.truncated_normal", "samplers.wishart_exact"]
@@ -113,10 +115,14 @@ class GaussianShards(NamedTuple):
         partition = vcmc.split(rows, len(self.means))
         return Target(model, [partition.load(k) for k in range(len(self.means))], vcmc.executors.Local())
 
+    def combined(self, matrices: np.ndarray) -> np.ndarray:
+        """The covariance of weighted averages of the shards."""
+        return np.einsum("kij,kjl,kml->im", matrices, self.covariances, matrices)
+
     def expected_log_density(self, matrices: np.ndarray) -> float:
         """The mean of the target over weighted averages of the shards, on paper."""
         mean = np.einsum("kij,kj->i", matrices, self.means)
-        covariance = np.einsum("kij,kjl,kml->im", matrices, self.covariances, matrices)
+        covariance = self.combined(matrices)
         precisions = np.linalg.inv(self.covariances)
         off = mean - self.means
         return -0.5 * (np.einsum("ki,kij,kj->", off, precisions, off) + np.sum(precisions * covariance))

@@ -169,7 +169,7 @@ def infer(
         diagnosis = diagnose_draws(merged, target, remaining, seed)
         clock.lap("diagnose")
     more, verdict = stored(diagnosis)
-    said = notes if diagnosis.verdict == "good" else [diagnosis.text]
+    said = remaining if diagnosis.verdict == "good" else [diagnosis.text]
     attributes = settings | clock.seconds | verdict | {"shard_warnings": notes, "warnings": warn(said)}
     return make_tree(groups | more, attributes)
 

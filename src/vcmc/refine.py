@@ -11,6 +11,7 @@ from . import executors
 from .assembly import Clock, warn
 from .diagnose import diagnose_draws, posterior_points, stored, target_of
 from .diagnostics.importance import smoothed_weights
+from .diagnostics.selfcheck import corrected
 from .ensemble import GOOD_RHAT, NUM_CHAINS, run_chains
 from .model import Model
 from .progress import Bars
@@ -48,7 +49,7 @@ def refine(
 ) -> "DataTree":
     """Turn combined draws into draws of the posterior itself, by evaluating the full-data target.
 
-    A Gaussian-like proposal with the draws' mean and covariance is tried first: if the Pareto k of its importance ratios is below 0.5 and few
+    Draws that are far off are shifted and scaled first. A Gaussian-like proposal with the draws' mean and covariance is tried first: if the Pareto k of its importance ratios is below 0.5 and few
     enough proposals are needed, the draws are resampled proposals. Otherwise many short chains run on the full target
     from the combined draws, in coordinates that the draws whiten, all in one batch.
 
@@ -90,14 +91,14 @@ def refine_draws(
     advance: Callable[[], None] = lambda: None,
 ) -> Refined:
     """Refine draws that are given as points."""
-    flat = draws.reshape(-1, draws.shape[2])
+    flat = corrected(draws.reshape(-1, draws.shape[2]), target, seed)
     found = _by_importance(flat, target, min_ess, seed, advance)
     if isinstance(found, Refined):
         return found
     run = run_chains(
         target,
         flat,
-        min_ess=min_ess,
+        min_ess=float(min_ess),
         num_chains=num_chains,
         max_iterations=max_iterations,
         seed=seed,
@@ -173,12 +174,12 @@ def _by_importance(
 def _with_refined(
     tree: "DataTree", model: Model, target: Target, refined: Refined, seed: int, clock: Clock
 ) -> "DataTree":
-    shard_notes = list(tree.attrs.get("shard_warnings", []))
     diagnosis = diagnose_draws(refined.draws, target, refined.notes, seed)
     clock.lap("diagnose")
     groups, verdict = stored(diagnosis)
+    said = refined.notes if diagnosis.verdict == "good" else [diagnosis.text]
     groups["posterior"] = to_params(model.space, jnp.asarray(refined.draws), model.derived)
-    settings = {**refined.settings, **clock.seconds, **verdict, "warnings": shard_notes + warn(refined.notes)}
+    settings = {**refined.settings, **clock.seconds, **verdict, "warnings": warn(said)}
     return add_groups(tree, groups, settings, drop=("weights", "optimization"))
 
 

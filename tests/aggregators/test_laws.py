@@ -11,6 +11,7 @@ import pytest
 import vcmc
 from vcmc import aggregators
 from vcmc.aggregators import (
+    AffineFamily,
     BlockFamily,
     CombinatorialFamily,
     Precision,
@@ -19,7 +20,7 @@ from vcmc.aggregators import (
     VectorFamily,
 )
 from vcmc.aggregators.base import aggregate, prepare_all
-from vcmc.aggregators.weights import weights_of
+from vcmc.aggregators.weights import Free, weights_of
 from vcmc.space import Product
 
 REAL = Product({"theta": vcmc.Real(3)})
@@ -42,6 +43,11 @@ FAMILIES = {
     "spectral": (SpectralFamily(), MATRIX),
     "spectral, full": (SpectralFamily(full=True), MATRIX),
     "combinatorial": (CombinatorialFamily(), CENTRES),
+    "affine": (AffineFamily(), REAL),
+    "affine, diagonal": (AffineFamily(full=False), REAL),
+    "affine, each shard": (AffineFamily(full=True, per_shard=True), REAL),
+    "affine, each shard, diagonal": (AffineFamily(full=False, per_shard=True), REAL),
+    "affine, exchangeable": (AffineFamily(), MIXED),
     "blocks, spectral": (BlockFamily({"precision": SpectralFamily(full=True)}), MIXED),
 }
 CASES = pytest.mark.parametrize("name", FAMILIES)
@@ -115,6 +121,8 @@ def test_shards_may_be_relabelled_with_their_weights(name):
 @pytest.mark.parametrize("start", [Uniform, Precision])
 def test_weights_add_up_to_one(name, start):
     for weights in weights_of(fitted(name, 4, start)):
+        if isinstance(weights, Free):
+            continue  # they need not
         total = weights.values.sum(axis=0)
         expected = np.ones(len(total)) if total.ndim == 1 else np.eye(len(total))
         np.testing.assert_allclose(total, expected, atol=1e-8)
@@ -145,3 +153,29 @@ def test_expected_squares_are_those_of_independent_draws(name):
     moments = aggregator.moments(prepare_all(aggregator, few))
     found = aggregator.expected_square(moments, jnp.linspace(-1, 1, dim), precision)
     np.testing.assert_allclose(found, np.mean(np.sum(off @ precision * off, axis=1)), rtol=1e-9)
+
+
+@CASES
+def test_covariances_are_those_of_independent_draws(name):
+    """Where there is a closed form: against all combinations of a few draws of every shard."""
+    aggregator = fitted(name, 4)
+    few = shard_draws(name, 4)[:, :4]
+    found = aggregator.covariance(aggregator.moments(prepare_all(aggregator, few)))
+    if found is None:
+        assert name.startswith(("spectral", "blocks"))
+        return
+    combinations = np.stack(np.meshgrid(*[np.arange(4)] * 4, indexing="ij"), axis=-1).reshape(-1, 4)
+    merged = np.asarray(aggregate(aggregator, jnp.swapaxes(few[np.arange(4), combinations], 0, 1)))
+    expected = np.cov(merged.T, bias=True)
+    np.testing.assert_allclose(
+        found, expected if found.ndim == 2 else np.diag(expected), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_affine_maps_begin_as_consensus():
+    draws = shard_draws("affine", 4)
+    for full in (False, True):
+        consensus = VectorFamily(full=full).fit(REAL, draws, Precision())
+        for per_shard in (False, True):
+            affine = AffineFamily(full=full, per_shard=per_shard).fit(REAL, draws, Precision())
+            np.testing.assert_allclose(aggregate(affine, draws), aggregate(consensus, draws), atol=1e-10)

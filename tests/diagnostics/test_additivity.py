@@ -68,6 +68,7 @@ def test_a_misspelt_row_name_is_named():
 
 
 @pytest.mark.filterwarnings("ignore:shards")
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 20 draws
 def test_single_precision_is_no_offence():
     """Rounding differs between shapes: that is not a statistic of all rows."""
     x = np.random.default_rng(0).normal(size=(350, 40)).astype(np.float32)

@@ -1,7 +1,17 @@
 import numpy as np
 import pytest
 
-from vcmc.diagnostics.shards import broken_shards, disagreeing_shards, doubts, shard_ess, shard_rhat
+from vcmc.diagnostics.shards import (
+    broken_shards,
+    disagreeing_shards,
+    doubts,
+    shard_ess,
+    shard_rhat,
+    switching_shards,
+)
+from vcmc.space import Exchangeable, Product, Real
+
+SPACE = Product({"beta": Real(3)})
 
 
 @pytest.fixture
@@ -14,7 +24,7 @@ def draws():
 
 def words(draws, stats=None):
     params = {"beta": draws}
-    return " ".join(doubts(draws, shard_rhat(params), shard_ess(params), stats or {}))
+    return " ".join(doubts(draws, shard_rhat(params), shard_ess(params), stats or {}, SPACE))
 
 
 def test_sound_shards_raise_no_doubt(draws):
@@ -46,8 +56,33 @@ def test_divergences_are_counted(draws):
 
 def test_a_shard_far_off_disagrees(draws):
     draws[0] += 12
-    assert disagreeing_shards(draws) == [0]
+    draws[0, ..., 1] += 5
+    assert disagreeing_shards(draws) == {0: 1}
     assert "shards 0 disagree" in words(draws)
+    assert "shard 0 most so on beta[1]" in words(draws)
+
+
+def test_a_shard_far_off_is_seen_with_few_draws_for_so_many_coordinates():
+    generator = np.random.default_rng(0)
+    draws = generator.normal(size=(6, 1, 1, 200)) + generator.normal(size=(6, 1, 300, 200))
+    assert disagreeing_shards(draws) == {}
+    draws[2, ..., 7] += 12
+    assert disagreeing_shards(draws) == {2: 7}
+
+
+def test_a_shard_far_wider_than_others_is_seen(draws):
+    draws[1, ..., 2] *= 100
+    assert "shards 1 are more than 20 times as wide as others, shard 1 most so on beta[2]" in words(draws)
+
+
+def test_switched_labels_are_seen():
+    generator = np.random.default_rng(0)
+    space = Product({"centres": Exchangeable(3, Real()), "scale": Real()})
+    draws = np.array([-3.0, 0.0, 3.0, 1.0]) + 0.3 * generator.normal(size=(4, 1, 400, 4))
+    assert switching_shards(space, draws) == []
+    draws[2, 0, 200:, :3] = draws[2, 0, 200:, :3][:, [1, 0, 2]]  # once, and for good
+    draws[3, 0, ::2, :3] = draws[3, 0, ::2, :3][:, [2, 1, 0]]  # all the time
+    assert switching_shards(space, draws) == [2, 3]
 
 
 def test_agreeing_shards_are_rarely_called_disagreeing():

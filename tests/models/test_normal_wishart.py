@@ -6,6 +6,7 @@ from arviz_stats.base import array_stats
 from scipy.stats import wishart
 
 import vcmc
+from vcmc.combiners import Consensus
 from vcmc.model import Subposterior
 from vcmc.models.normal_wishart import scott_design
 from vcmc.samplers import NUTS, WishartExact
@@ -71,6 +72,7 @@ def test_nuts_agrees_with_exact_draws(small, power):
     assert gap.max() > 0.3 if power < 1 else gap.max() < 0.05  # the test would see the difference
 
 
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 def test_shards_multiply_to_the_posterior():
     """Small shards and full consensus: exact up to the shards' skewness, far from so without tempering."""
     model = vcmc.models.NormalWishart(4, mean=np.zeros(4))
@@ -79,7 +81,7 @@ def test_shards_multiply_to_the_posterior():
     truth = wishart(float(whole.dof), np.asarray(whole.scale))
     gaps = []
     for sampler in (WishartExact(), WishartExact(temper_jacobian=False)):
-        tree = vcmc.infer(model, rows, num_shards=20, num_draws=4000, sampler=sampler)
+        tree = vcmc.infer(model, rows, num_shards=20, num_draws=4000, sampler=sampler, combiner=Consensus())
         mean = tree["posterior"]["precision"].mean(("chain", "draw")).to_numpy()
         gaps.append(np.median(np.abs(mean - truth.mean()) / np.sqrt(truth.var())))
     assert gaps[0] < 0.5
@@ -96,7 +98,7 @@ def test_the_mean_is_aggregated_over_shards():
     np.testing.assert_allclose(found, covariance, atol=0.15)
 
 
-@pytest.mark.filterwarnings("ignore:partial posteriors")
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 @pytest.mark.parametrize(("prior", "power"), [("subposterior", 0.25), ("partial", 1.0)])
 def test_shards_have_the_prior_that_was_asked_for(small, prior, power):
     model, _ = small
@@ -134,9 +136,10 @@ def test_bad_arguments_are_refused(make, message):
         make()
 
 
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 def test_combining_a_tree_again_needs_its_space(small):
     model, rows = small
-    tree = vcmc.infer(model, rows, num_shards=2, num_draws=200)
+    tree = vcmc.infer(model, rows, num_shards=2, num_draws=200, combiner=Consensus())
     with pytest.raises(ValueError, match=r"combine\(tree, space=model.space\)"):
         vcmc.combine(tree)
     again = vcmc.combine(tree, space=model.space)

@@ -10,7 +10,7 @@ from vcmc import optimizers
 from vcmc.aggregators import Precision, Uniform, VectorFamily
 from vcmc.aggregators.weights import weights_of, with_weights
 from vcmc.objective import Objective, Relaxed
-from vcmc.optimizers import Adaptive, ProjectedGradient
+from vcmc.optimizers import Adaptive, Newton, ProjectedGradient
 from vcmc.space import Product, Real
 from vcmc.target import Minibatch
 
@@ -64,7 +64,7 @@ def best_value(shards, aggregator):
 
 def test_every_optimizer_is_here(members):
     classes = members(optimizers, optimizers.AbstractOptimizer)
-    assert classes == {type(optimizer) for optimizer in OPTIMIZERS.values()}
+    assert classes == {type(optimizer) for optimizer in OPTIMIZERS.values()} | {Newton}  # test_newton.py
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from .importance import pareto_k
 
 NUM_POINTS = 400  # draws at which the target is evaluated
 NUM_GROUPS = 10
-FAR, MAX_LOOKS = 0.3, 4  # sds: draws that are farther off are moved and looked at again, so many times
+FAR, MAX_LOOKS = 0.1, 5  # sds: draws that are farther off are moved and looked at again, so many times
 LARGE = 600  # coordinates: above, matrices of them take too long
 LEAST = 0.02  # curvature, relative to that of the draws, that is taken for one
 SHAPE, PATH = (
@@ -81,12 +81,7 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
 
     Draws that are far off are moved, and looked at again where they then are: a long way is not measured by one step.
     """
-    generator = np.random.default_rng(seed)
-    look = first = _look(draws, target, generator)
-    seen = 1
-    while look.is_far and seen < MAX_LOOKS:
-        look = _look(look.corrected[0], target, generator)
-        seen += 1
+    first, look = _looks(draws, target, seed)
     counts = first.num_points, first.num_not_finite
     if not look.corrected or look.least_curvature < LEAST:  # there is no hill to measure a distance by
         return SelfCheck(None, np.nan, look.least_curvature, *first.scores_alone, *counts)
@@ -109,6 +104,23 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         standard_error(sd_errors, last[1] / sds[0] - 1),
     )
     return SelfCheck(errors, float(shares.max()), look.least_curvature, *first.scores_alone, *counts)
+
+
+def corrected(draws: Draws, target: Target, seed: int) -> Draws:
+    """Draws moved to where they should be, as far as a shift and a scale can do that; draws that are not far off stay."""
+    _, last = _looks(draws, target, seed)
+    return last.draws
+
+
+def _looks(draws: Draws, target: Target, seed: int) -> tuple["Look", "Look"]:
+    """What is seen at draws, and at last after they were moved until they are not far off."""
+    generator = np.random.default_rng(seed)
+    look = first = _look(draws, target, generator)
+    for _ in range(MAX_LOOKS - 1):
+        if not look.is_far:
+            break
+        look = _look(look.corrected[0], target, generator)
+    return first, look
 
 
 class Look(NamedTuple):
@@ -153,7 +165,9 @@ def _look(draws: Draws, target: Target, generator: np.random.Generator) -> Look:
         inside = correction.move + (white @ scale.T if full else white * scale)
         return np.asarray(mean + inside @ frame.T)
 
-    is_far = bool(np.abs(corrections[0].move).max() > FAR)
+    move, scale = corrections[0]
+    away = np.abs(scale - (np.eye(dim) if full else 1.0)).max()
+    is_far = bool(max(np.abs(move).max(), away) > FAR)
     ratios = values + 0.5 * np.sum(white[chosen] ** 2, axis=1)
     discrepancy = kernel_stein_discrepancy(white[chosen], scores @ frame, generator)
     alone = pareto_k(ratios), *discrepancy

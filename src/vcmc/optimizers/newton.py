@@ -99,7 +99,7 @@ class Newton(AbstractOptimizer):
         restarted = False
 
         def restart() -> Look:
-            summit = view.summit(shift)
+            summit = view.summit(shift, shift + view.scaled(scale, view.white[chosen]))
             return view.look(summit, view.scale_for(view.curvature(summit)), chosen)
 
         here = view.look(shift, scale, chosen)
@@ -124,7 +124,11 @@ class Newton(AbstractOptimizer):
                     break
                 size = view.enough(here, curvature, chosen)
                 chosen, last = generator.permutation(len(view.white))[:size], True
-                here = view.look(here.shift, here.scale, chosen)
+                closer = view.look(here.shift, here.scale, chosen)
+                if not closer.is_finite:
+                    trouble = SOME_NOT_FINITE
+                    break
+                here = closer
                 continue
             there = view.walk(here, step, chosen)
             if there is None and not restarted:
@@ -166,14 +170,15 @@ class View:
 
     def look(self, shift: Vector, scale: np.ndarray, chosen: np.ndarray) -> Look:
         """Evaluate the target at some of the draws that a shift and a scale make."""
-        return Look(shift, scale, *self._evaluate(shift + self._scaled(scale, self.white[chosen])))
+        return Look(shift, scale, *self._evaluate(shift + self.scaled(scale, self.white[chosen])))
 
     def _evaluate(self, inside: Float[np.ndarray, "point dim"]) -> tuple[np.ndarray, np.ndarray]:
         values, scores = self.target(self.affine.place(jnp.asarray(inside)))
         turned = np.asarray(scores) @ self.frame if self.full else np.asarray(scores) * self.frame
         return np.asarray(values), turned
 
-    def _scaled(self, scale: np.ndarray, white: Float[np.ndarray, "draw dim"]) -> np.ndarray:
+    def scaled(self, scale: np.ndarray, white: Float[np.ndarray, "draw dim"]) -> np.ndarray:
+        """White draws times a scale."""
         return white @ scale.T if self.full else white * scale
 
     def bend(self, shift: Vector, directions: Float[np.ndarray, "direction dim"]) -> np.ndarray:
@@ -197,7 +202,7 @@ class View:
         """What is left of the scores if the curvature is taken from them."""
         if curvature is None:
             return here.scores
-        return here.scores + self._scaled(here.scale, self.white[chosen]) @ curvature
+        return here.scores + self.scaled(here.scale, self.white[chosen]) @ curvature
 
     def value(self, here: Look, curvature: Matrix | None, chosen: np.ndarray) -> tuple[float, float]:
         """The objective and its Monte Carlo error."""
@@ -213,7 +218,7 @@ class View:
         """A quadratic about a point at the draws of a batch, and what it is on average over all draws."""
         if curvature is None:
             return 0.0, 0.0
-        away = here.shift - top + self._scaled(here.scale, self.white[chosen])
+        away = here.shift - top + self.scaled(here.scale, self.white[chosen])
         heights = -0.5 * np.sum((away @ curvature) * away, axis=1)
         bias, spread = here.shift - top, here.scale @ curvature @ here.scale.T
         second = self.white.T @ self.white / len(self.white)
@@ -246,7 +251,7 @@ class View:
 
     def _step_by_coordinate(self, here: Look, chosen: np.ndarray) -> Step:
         """A step with a scale for every coordinate: the shift by conjugate gradients on products with the Hessian."""
-        moved = self._scaled(here.scale, self.white[chosen])
+        moved = self.scaled(here.scale, self.white[chosen])
         slope = here.scores.mean(axis=0)
         each = -(here.scores - slope) * moved
         noise = each.var(axis=0).mean() / len(each)
@@ -287,15 +292,16 @@ class View:
 
     def enough(self, here: Look, curvature: Matrix | None, chosen: np.ndarray) -> int:
         """How many draws make the noise of a step small beside the draws' own Monte Carlo error."""
-        residuals = self._scaled(here.scale, self.residuals(here, curvature, chosen))
+        residuals = self.scaled(here.scale, self.residuals(here, curvature, chosen))
         share = min(1.0, MORE * float(np.mean(residuals.var(axis=0))))
         return min(len(self.white), max(MORE * len(chosen), int(share * len(self.white))))
 
-    def summit(self, shift: Vector) -> Vector:
-        """The highest point that a climb from a shift, or from the best of the shards' means, finds."""
+    def summit(self, shift: Vector, draws: Float[np.ndarray, "draw dim"]) -> Vector:
+        """The highest point that a climb finds from a shift, or from the best of the shards' means and some draws."""
         means = np.asarray(self.affine.means - self.affine.centre)
         inverse = np.asarray(self.affine.inverse)
-        starts = np.concatenate([shift[None], means @ inverse.T if self.full else means * inverse])
+        means = means @ inverse.T if self.full else means * inverse
+        starts = np.concatenate([shift[None], means, draws])
         values = np.nan_to_num(self._evaluate(starts)[0], nan=-np.inf)
         here, height = starts[int(np.argmax(values))], values.max()
         for _ in range(MAX_CLIMB if np.isfinite(height) else 0):
@@ -327,6 +333,10 @@ def _error(values: Float[np.ndarray, " draw"]) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
+SOME_NOT_FINITE = (
+    "the full-data log density is not finite at some of the combined draws: does the model end somewhere where its "
+    "parameters' spaces do not?"
+)
 NOT_FINITE = (
     "the full-data log density is not finite at the combined draws, nor where it was looked for instead: look at the "
     "model there. The start was kept."

@@ -1,0 +1,20 @@
+"""Pareto-smoothed weights, which ArviZ makes: that they are used the right way round."""
+
+import numpy as np
+
+from vcmc.diagnostics.importance import pareto_k, smoothed_weights
+
+
+def test_weights_follow_the_ratios():
+    ratios = 0.3 * np.random.default_rng(0).exponential(size=2000)
+    weights, shape = smoothed_weights(ratios)
+    np.testing.assert_allclose(weights.sum(), 1)
+    assert np.corrcoef(np.log(weights), ratios)[0, 1] > 0.999
+    # ratios exp(0.3 e) with e exponential have a Pareto tail of shape 0.3; its estimate from 2 000 has an sd of about 0.1
+    assert abs(shape - 0.3) < 0.3
+
+
+def test_heavy_tails_are_seen():
+    generator = np.random.default_rng(1)
+    assert pareto_k(1.5 * generator.exponential(size=2000)) > 0.7
+    assert pareto_k(np.zeros(500) + 1e-3 * generator.normal(size=500)) < 0.5

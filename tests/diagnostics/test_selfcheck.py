@@ -1,0 +1,129 @@
+"""Self-estimated errors against planted ones, on targets whose moments are known."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import digamma, polygamma
+
+import vcmc
+from vcmc.diagnostics.selfcheck import self_check
+from vcmc.target import Target
+
+
+def make_target(log_likelihood, dim):
+    model = vcmc.Model(
+        {"theta": vcmc.Real(dim)}, lambda params: 0.0 * jnp.sum(params["theta"]), log_likelihood
+    )
+    partition = vcmc.split({"one": np.ones(4)}, 2)
+    return Target(model, [partition.load(shard) for shard in range(2)], vcmc.executors.Local())
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    """A Gaussian of three correlated coordinates: its covariance and its target."""
+    covariance = np.array([[2.0, 0.9, 0.0], [0.9, 1.0, -0.2], [0.0, -0.2, 0.5]])
+    precision = jnp.asarray(np.linalg.inv(covariance))
+    return covariance, make_target(
+        lambda params, rows: -0.5 * rows["one"] / 4 * (params["theta"] @ precision @ params["theta"]), 3
+    )
+
+
+def identity(points):
+    return np.asarray(points)
+
+
+@pytest.mark.parametrize("mean", [0.02, 0.5, 8.0])
+@pytest.mark.parametrize("scale", [0.4, 1.0, 1.3])
+def test_errors_of_a_gaussian_are_those_of_its_draws(mean, scale, gaussian):
+    """Not those of the distribution that they were drawn from: the Monte Carlo error is seen, too."""
+    covariance, target = gaussian
+    noise = np.random.default_rng(0).normal(size=(600, 3)) @ np.linalg.cholesky(covariance).T
+    draws = scale * noise + mean * np.sqrt(np.diag(covariance))
+    check = self_check(draws, target, identity, seed=0)
+    sds = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(check.errors.mean, draws.mean(axis=0) / sds, atol=1e-6)
+    np.testing.assert_allclose(check.errors.sd, draws.std(axis=0) / sds - 1, atol=1e-6)
+    assert check.not_linear < 1e-6
+    assert (check.errors.mean_se < 1e-4).all()
+    if mean >= 0.5 or scale < 1:
+        assert check.ksd_p_value < 0.01
+
+
+def test_right_draws_of_a_gaussian_are_called_right(gaussian):
+    covariance, target = gaussian
+    draws = np.random.default_rng(3).multivariate_normal(np.zeros(3), covariance, size=1000)
+    check = self_check(draws, target, identity, seed=0)
+    assert np.abs(check.errors.mean).max() < 4 / np.sqrt(1000)
+    assert np.abs(check.errors.sd).max() < 4 / np.sqrt(2000)
+    assert check.ksd_p_value > 0.01
+    assert check.pareto_k < 0.5
+
+
+@pytest.mark.parametrize("shape", [5.0, 20.0, 200.0])
+@pytest.mark.parametrize("shift", [0.0, 0.3])
+def test_errors_of_skewed_posteriors_are_covered(shape, shift):
+    """Logarithms of gamma variables: the smaller the shape, the more skewed. Means and sds of both are known."""
+    target = make_target(
+        lambda params, rows: rows["one"] / 4 * jnp.sum(shape * params["theta"] - jnp.exp(params["theta"])), 2
+    )
+    mean, sd = digamma(shape), np.sqrt(polygamma(1, shape))
+    covered = []
+    for seed in range(8):
+        # Gaussian draws, which have no skewness at all: what an affine correction cannot repair
+        draws = mean + sd * (shift + np.random.default_rng(seed).normal(size=(500, 2)))
+        errors = self_check(draws, target, identity, seed).errors
+        covered += list(np.abs(errors.mean - (draws.mean(axis=0) - mean) / sd) < 2 * errors.mean_se)
+        covered += list(np.abs(errors.sd - (draws.std(axis=0) / sd - 1)) < 2 * errors.sd_se)
+    assert np.mean(covered) >= 0.9
+
+
+def test_quantities_need_not_be_coordinates(gaussian):
+    """The exponential of a coordinate that is off by a fifth of its sd: the log-normal's own mean and sd say how far."""
+    covariance, target = gaussian
+    variance = covariance[2, 2]
+    noise = np.random.default_rng(0).normal(size=(20_000, 3)) @ np.linalg.cholesky(covariance).T
+    draws = noise + 0.2 * np.sqrt(np.diag(covariance))
+    check = self_check(draws, target, lambda points: np.exp(np.asarray(points)[:, 2:]), seed=0)
+    mean, factor = np.exp(variance / 2), np.exp(0.2 * np.sqrt(variance))
+    sd = np.sqrt(np.exp(variance) - 1) * mean
+    # the two means are estimates from 20 000 draws
+    assert check.errors.mean[0] == pytest.approx((factor - 1) * mean / sd, abs=0.04)
+    assert check.errors.sd[0] == pytest.approx(factor - 1, abs=0.06)
+
+
+def test_many_coordinates_are_scaled_one_by_one():
+    """More coordinates than draws: shift and scale by products with the Hessian."""
+    target = make_target(lambda params, rows: -0.5 * rows["one"] / 4 * jnp.sum(params["theta"] ** 2), 300)
+    draws = 1.2 * np.random.default_rng(0).normal(size=(200, 300)) + 0.5
+    errors = self_check(draws, target, identity, seed=0).errors
+    off = errors.mean - draws.mean(axis=0)
+    assert np.abs(off).max() < 0.05
+    # a coordinate's variance is known from 200 draws
+    assert np.median(errors.sd) == pytest.approx(0.2, abs=0.02)
+
+
+def test_what_is_not_finite_is_counted():
+    target = make_target(
+        lambda params, rows: (
+            jnp.where(params["theta"][0] > 0, 0.0, -jnp.inf) * rows["one"]
+            - 0.125 * jnp.sum(params["theta"] ** 2) * rows["one"]
+        ),
+        2,
+    )
+    draws = np.random.default_rng(0).normal(size=(400, 2))
+    check = self_check(draws, target, identity, seed=0)
+    assert check.num_points == 400
+    assert check.num_not_finite == np.sum(draws[:, 0] <= 0)
+
+
+def test_where_there_is_no_hill_there_are_no_errors():
+    """Draws in the valley between two modes."""
+    target = make_target(
+        lambda params, rows: (
+            rows["one"] / 4 * jnp.sum(jnp.logaddexp(*(-8 * (params["theta"] - c) ** 2 for c in (-1, 1))))
+        ),
+        2,
+    )
+    check = self_check(0.1 * np.random.default_rng(0).normal(size=(400, 2)), target, identity, seed=0)
+    assert check.errors is None
+    assert check.least_curvature < 0
