@@ -26,3 +26,24 @@ def test_import_leaves_heavy_packages_for_later():
 
 def test_import_switches_to_64_bits():
     assert run("import vcmc, jax.numpy as jnp; print(jnp.ones(1).dtype)").strip() == "float64"
+
+
+def test_batched_linear_algebra_does_not_hang():
+    """Three triangular solves at once, in two threads: without more threads than cores, XLA waits for itself."""
+    code = """
+import vcmc, jax, jax.numpy as jnp
+from concurrent.futures import ThreadPoolExecutor
+
+def one(root, x):
+    large = [x @ (x.T @ (x @ (root + i))) for i in range(3)]
+    return sum(jax.scipy.linalg.solve_triangular(root + i, large[i].T[:, :50], lower=True).sum() for i in range(3))
+
+solve = jax.jit(jax.vmap(one, in_axes=(0, None)))
+roots, x = jnp.tile(jnp.eye(100), (20, 1, 1)), jnp.ones((300, 100)) / 300
+with ThreadPoolExecutor(2) as pool:
+    print(len(list(pool.map(lambda _: solve(roots, x).block_until_ready(), range(4)))))
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert found.stdout.strip() == "4"

@@ -1,9 +1,16 @@
 """Bayesian inference on more data than one chain can chew.
 
-Importing vcmc switches JAX to 64-bit floats, for the whole process.
+Importing vcmc switches JAX to 64-bit floats, and gives XLA more threads than there are cores, for the whole process.
 """
 
-import jax
+import os
+
+# XLA's linear algebra on CPUs waits for tasks that it gives to the threads it runs on, and hangs when all of them wait: seen with
+# jaxlib 0.10 on two cores, for one program with three batched triangular solves. NPROC is how many threads it starts. It is read
+# when JAX first computes something; whoever did that before importing vcmc has the threads that there are.
+os.environ.setdefault("NPROC", str(max(32, 4 * (os.cpu_count() or 1))))
+
+import jax  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 
