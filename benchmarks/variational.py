@@ -18,7 +18,7 @@ import numpy as np
 from timing import say
 
 import vcmc
-from vcmc.aggregators import VectorFamily
+from vcmc.aggregators import BlockFamily, VectorFamily
 from vcmc.combiners import AbstractCombiner, Average, Consensus, Subposteriors, Variational
 from vcmc.models import GaussianMixture, Probit
 from vcmc.objective import EntropyPower
@@ -31,9 +31,10 @@ METHODS: dict[str, AbstractCombiner] = {
     "uniform": Average(),
     "Gaussian, diagonal (the paper's baseline)": Consensus(diagonal=True),
     "Gaussian, full": Consensus(),
-    "variational": Variational(),
-    "variational, entropy power": Variational(entropy=EntropyPower()),
-    "variational, projected gradients": Variational(optimizer=ProjectedGradient()),
+    "variational, the paper's family": Variational(BlockFamily()),
+    "variational, entropy power": Variational(BlockFamily(), entropy=EntropyPower()),
+    "variational, projected gradients": Variational(BlockFamily(), optimizer=ProjectedGradient()),
+    "affine, the default": Variational(),
 }
 FULL = {"variational, full weights": Variational(family=VectorFamily(full=True))}
 

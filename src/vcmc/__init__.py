@@ -10,7 +10,7 @@ import os
 # when JAX first computes something; whoever did that before importing vcmc has the threads that there are.
 os.environ.setdefault("NPROC", str(max(32, 4 * (os.cpu_count() or 1))))
 
-import jax  # noqa: E402
+import jax
 
 jax.config.update("jax_enable_x64", True)
 
