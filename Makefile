@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Tests run in several processes, whose threads would get into each other's way.
+test: export OPENBLAS_NUM_THREADS = 1
+
 # Bytecode makes imports three times as fast; some shells switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 

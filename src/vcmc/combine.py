@@ -84,7 +84,7 @@ def combine(
     settings = {"num_shards": num_shards, "num_draws": num_draws, "seed": seed, "combiner": repr(combiner)}
     if reasons := broken_shards(points):
         raise ValueError(
-            "every shard's draws must vary, be finite and lie inside the parameter's space; got "
+            "every shard's draws must be its own, vary, be finite and lie inside the parameter's space; got "
             + "; ".join(f"shard {shard}: {reason}" for shard, reason in reasons.items())
             + ". Remove or redo these shards, and check space=."
         )

@@ -9,11 +9,12 @@ from jaxtyping import Array, Float
 from . import executors
 from .assembly import check_kind, checked_target, partition_of
 from .diagnostics import convergence
+from .diagnostics.modes import other_mode
 from .diagnostics.selfcheck import Errors, self_check
 from .diagnostics.verdict import Diagnosis, judge
 from .model import Model
 from .partition import Partition, check_seed
-from .result import to_params, to_points
+from .result import params_of, to_points
 from .target import Target
 
 if TYPE_CHECKING:
@@ -87,9 +88,10 @@ def diagnose_draws(
     """Judge draws, given as points, by the full-data target; `notes` is what was doubtful before."""
     model = target.densities[0].model
     shapes: dict[str, tuple[int, ...]] = {}
+    params_at = params_of(model.space, model.derived)
 
     def quantities(points: Float[Array, "draw dim"]) -> Float[np.ndarray, "draw quantity"]:
-        params = to_params(model.space, points, model.derived)
+        params = params_at(points)
         shapes.update({name: values.shape[1:] for name, values in params.items()})
         return np.concatenate([values.reshape(len(values), -1) for values in params.values()], axis=1)
 
@@ -102,7 +104,8 @@ def diagnose_draws(
         parts = [np.split(each, ends[:-1]) for each in check.errors]
         for number, (name, shape) in enumerate(shapes.items()):
             errors[name] = Errors(*(part[number].reshape(shape) for part in parts))
-    return judge(check, errors, notes, ess)
+    elsewhere = other_mode(draws.reshape(-1, draws.shape[2]), target, seed)
+    return judge(check, errors, notes, ess, elsewhere)
 
 
 def stored(diagnosis: Diagnosis) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
@@ -115,6 +118,7 @@ def stored(diagnosis: Diagnosis) -> tuple[dict[str, dict[str, np.ndarray]], dict
         "verdict": diagnosis.verdict,
         "verdict_text": diagnosis.text,
         "verdict_reasons": diagnosis.reasons,
+        "can_be_refined": int(diagnosis.can_be_refined),
         **{name: getattr(diagnosis, name) for name in NUMBERS},
     }
     return {name: group for name, group in groups.items() if group}, attributes
@@ -134,4 +138,5 @@ def stored_diagnosis(tree: "DataTree") -> Diagnosis:
     numbers = {name: float(tree.attrs[name]) for name in NUMBERS}
     reasons = tree.attrs["verdict_reasons"]
     reasons = [reasons] if isinstance(reasons, str) else list(reasons)  # netCDF makes one of a list of one
-    return Diagnosis(tree.attrs["verdict"], reasons, errors, **numbers)
+    can_be_refined = bool(tree.attrs["can_be_refined"])
+    return Diagnosis(tree.attrs["verdict"], reasons, can_be_refined, errors, **numbers)

@@ -1,7 +1,7 @@
 """Results as ArviZ knows them: an `xarray.DataTree` with groups `posterior` and `subposterior`."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -36,15 +36,27 @@ def to_params(
     space: Product, points: Float[Array, "*batch dim"], derived: Derived | None = None
 ) -> dict[str, np.ndarray]:
     """Params (and derived quantities) of a batch of points, as arrays with the batch's axes first."""
+    return params_of(space, derived)(points)
 
-    def one(point: Array) -> dict[str, Array]:
+
+def params_of(
+    space: Product, derived: Derived | None = None
+) -> Callable[[Float[Array, "*batch dim"]], dict[str, np.ndarray]]:
+    """`to_params` for many batches: a shape is compiled once."""
+
+    @jax.jit
+    @jax.vmap
+    def every(point: Array) -> dict[str, Array]:
         params = space.constrain(point)
         return {**params, **(derived(params) if derived else {})}
 
-    batch = points.shape[:-1]
-    flat = jax.jit(jax.vmap(one))(jnp.reshape(points, (-1, points.shape[-1])))
-    names = [*space, *(name for name in flat if name not in space)]  # compiled functions sort the names
-    return {name: np.asarray(flat[name]).reshape(*batch, *flat[name].shape[1:]) for name in names}
+    def of(points: Float[Array, "*batch dim"]) -> dict[str, np.ndarray]:
+        batch = points.shape[:-1]
+        flat = every(jnp.reshape(points, (-1, points.shape[-1])))
+        names = [*space, *(name for name in flat if name not in space)]  # compiled functions sort the names
+        return {name: np.asarray(flat[name]).reshape(*batch, *flat[name].shape[1:]) for name in names}
+
+    return of
 
 
 def to_points(space: Product, draws: Mapping[str, np.ndarray]) -> Float[Array, "draw dim"]:

@@ -33,9 +33,9 @@ def common_start(target: Target, starts: list[Point]) -> Point:
     pilot = target.densities[0]
     spaces = pilot.model.space.values()
     curved = np.concatenate([np.full(space.dim, not space.is_real) for space in spaces])
-    climbed = [_climb(lambda points: evaluate(pilot, points), start, curved) for start in starts]
+    climbed = [climb(lambda points: evaluate(pilot, points), start, curved) for start in starts]
     best = max(climbed, key=lambda point: float(target(point[None])[0][0]))
-    return _climb(target, best, curved)
+    return climb(target, best, curved)
 
 
 def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
@@ -51,7 +51,7 @@ def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
     return [points[index] for index in dict.fromkeys(chosen.tolist())]
 
 
-def _climb(density: Density, start: Point, curved: Bool[np.ndarray, " dim"]) -> Point:
+def climb(density: Density, start: Point, curved: Bool[np.ndarray, " dim"]) -> Point:
     """The top of the hill on which a point lies, with runaways held where they were."""
     held = np.zeros(start.size, bool)
     while True:

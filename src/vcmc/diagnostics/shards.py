@@ -27,6 +27,8 @@ Draws = Float[np.ndarray, "shard chain draw dim"]
 def broken_shards(draws: Draws) -> dict[int, str]:
     """Shards whose draws cannot be used, with the reason."""
     reasons = {}
+    ordered = np.sort(draws[..., 0].reshape(len(draws), -1), axis=1)
+    twins = {values.tobytes(): shard for shard, values in reversed(list(enumerate(ordered)))}
     for shard, points in enumerate(draws):
         if not np.isfinite(points).all():
             reasons[shard] = "its draws are not finite"
@@ -34,6 +36,8 @@ def broken_shards(draws: Draws) -> dict[int, str]:
             reasons[shard] = "a chain of it is stuck: all draws are the same"
         elif points.shape[1] > 1 and (fixed := (points == points[:1, :1]).all(axis=(0, 1))).any():
             reasons[shard] = f"its coordinates {_list(np.flatnonzero(fixed))} never change"
+        elif (twin := twins[ordered[shard].tobytes()]) < shard:
+            reasons[shard] = f"its draws are those of shard {twin}"
     return reasons
 
 

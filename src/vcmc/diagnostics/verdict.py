@@ -15,7 +15,7 @@ from .selfcheck import LEAST, Errors, SelfCheck
 TOLERATED = 0.1  # of an sd, or as a share of the sd
 UNSURE = 0.25  # the standard error of an error, above which it says little
 CROOKED = 0.3  # share of the scores that is not linear, above which an affine correction is a guess
-CHANCE = 4.0  # Monte Carlo errors that may happen
+CHANCE, MOST = 4.0, 0.2  # Monte Carlo errors that may happen, but to no more than this
 
 Level = Literal["good", "doubtful", "poor", "unknown"]
 
@@ -32,6 +32,7 @@ class Diagnosis:
     Attributes:
         verdict: "good", "doubtful", "poor" or "unknown".
         reasons: why it is not good, in words.
+        can_be_refined: whether more evaluations of the full-data log density would help.
         errors: estimated errors of every parameter's mean and sd, with standard errors.
         pareto_k: shape of the tail of the ratios of the posterior and a Gaussian with the draws' moments.
         ksd: kernel Stein discrepancy of the draws, in coordinates that they whiten.
@@ -41,6 +42,7 @@ class Diagnosis:
 
     verdict: Level
     reasons: list[str] = field(default_factory=list)
+    can_be_refined: bool = False
     errors: Mapping[str, Errors] = field(default_factory=dict)
     pareto_k: float = np.nan
     ksd: float = np.nan
@@ -55,7 +57,7 @@ class Diagnosis:
             worst, spread = _worst(self.errors)
             said.append(f"Largest estimated errors: {worst}; {spread}.")
         said += self.reasons
-        if self.verdict in ("poor", "doubtful"):
+        if self.can_be_refined:
             said.append(ADVICE)
         return " ".join(said)
 
@@ -74,15 +76,18 @@ MAX_ROWS = 30
 UNKNOWN = "How good the result is, is not known: that takes a model and its rows."
 
 
-def judge(check: SelfCheck | None, errors: Mapping[str, Errors], notes: list[str], ess: float) -> Diagnosis:
-    """The verdict on draws of so many effective ones, given what their scores say and what was doubtful before."""
+def judge(
+    check: SelfCheck | None, errors: Mapping[str, Errors], notes: list[str], ess: float, elsewhere: str = ""
+) -> Diagnosis:
+    """The verdict on draws of so many effective ones, given what their scores say, what was doubtful before, and what lies elsewhere."""
     if check is None:
         return Diagnosis("unknown", notes)
-    found = _faults(check, errors, ess)
+    found = _faults(check, errors, ess) + ([elsewhere] if elsewhere else [])
     doubtful = _unsure(check, errors)
     level: Level = "poor" if found else "doubtful" if doubtful or notes else "good"
     numbers = (check.pareto_k, check.ksd, check.ksd_p_value, check.not_linear)
-    return Diagnosis(level, found + doubtful + notes, errors, *numbers)
+    can_be_refined = bool(found or doubtful) and not (elsewhere or check.num_not_finite)
+    return Diagnosis(level, found + doubtful + notes, can_be_refined, errors, *numbers)
 
 
 def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[str]:
@@ -96,7 +101,7 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[
             "The posterior does not fall off around the combined draws in some direction: they lie between modes, or far out."
         )
     for what, factor in (("mean", 1.0), ("sd", 0.5**0.5)):
-        limit = max(TOLERATED, factor * CHANCE / np.sqrt(ess))
+        limit = float(np.clip(factor * CHANCE / np.sqrt(ess), TOLERATED, MOST))
         off = [
             (
                 label,
@@ -113,7 +118,8 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[
                 if what == "mean"
                 else f"{100 * size:+.1f} ± {100 * error:.1f} %"
             )
-            found.append(f"{len(off)} {what}s are off, that of {label} by {amount}.")
+            more = "" if len(off) == 1 else f" (and {len(off) - 1} more)"
+            found.append(f"The {what} of {label}{more} is off by {amount}.")
     return found
 
 

@@ -33,6 +33,7 @@ MORE = 4  # times as many draws in the last batch as make its noise the draws' o
 NEAR, NEARER = 1e-3, 5e-5  # nats per coordinate that a step promises: then take a larger batch, or stop
 FAR = 0.3  # sds per coordinate: a longer step asks for the curvature anew
 MAX_HALVINGS = 6
+NOISE = 0.5  # nats per root of the dimension: a larger noise is no excuse for a fall
 LOW = 0.02  # the least curvature, relative to the consensus precision, that is taken for one
 LENGTHS = np.array([2.0, 1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])  # of steps to the summit, tried at once
 MAX_CLIMB = 50
@@ -143,6 +144,9 @@ class Newton(AbstractOptimizer):
             here = there
         if not here.is_finite:
             return Climb(weights, np.array([np.nan]), np.array([np.nan]), NOT_FINITE, True)
+        start = view.look(shift, scale, chosen) if restarted else here
+        if restarted and start.is_finite and view.rise(start, here) < 0:
+            return Climb(weights, np.array(values), np.array(errors), NO_GAIN, True)
         if len(values) == self.max_iterations:
             trouble = (
                 f"Newton's method had not settled after {len(values)} iterations: raise its max_iterations."
@@ -279,10 +283,15 @@ class View:
                 single = there.values - here.values - high + low
                 rise = single.mean() + expected_high - expected_low
                 rise += self.log_det(there.scale) - self.log_det(here.scale)
-                if rise > -2 * _error(single):
+                if rise > -2 * min(_error(single), NOISE * self.dim**0.5):
                     return there
             length /= 2
         return None
+
+    def rise(self, here: Look, there: Look) -> float:
+        """How much higher the objective is at another look at the same draws."""
+        rise = np.mean(there.values - here.values) + self.log_det(there.scale) - self.log_det(here.scale)
+        return float(rise)
 
     def distance(self, here: Look, there: Look) -> float:
         """How far a step went, in sds per coordinate."""
@@ -333,6 +342,10 @@ def _error(values: Float[np.ndarray, " draw"]) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
+NO_GAIN = (
+    "the target is no hill where the averages are, and an affine map around its summit is no better: the averages were kept, "
+    "and are to be doubted."
+)
 SOME_NOT_FINITE = (
     "the full-data log density is not finite at some of the combined draws: does the model end somewhere where its "
     "parameters' spaces do not?"

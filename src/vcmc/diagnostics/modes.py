@@ -1,0 +1,106 @@
+"""Whether the posterior has a mode elsewhere that draws know nothing of, as far as a few climbs can tell.
+
+Scores at the draws say whether they are right where they are, and never that most of the mass lies somewhere else. So the target is
+climbed from random points and their mirror images, first on one shard. Only climbs that end far from where one from the draws' mean
+ends go on to all rows. Two hills are compared by Laplace's approximation: height, and curvature at the top.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..model import evaluate
+from ..result import to_params
+from ..space import Product
+from ..start import climb, random_starts
+from ..target import Target
+
+FAR = 6.0  # sds between tops, one shard's or the posterior's: nearer ones may be one skewed hill
+SHARE = 0.01  # of the mass: a mode with less need not be told of
+LEVEL = 0.1  # nats that a Newton step may still promise at a top
+LARGE = 600  # coordinates: above, matrices of them take too long
+
+Vector = Float[np.ndarray, " dim"]
+Draws = Float[np.ndarray, "draw dim"]
+
+
+class Hill(NamedTuple):
+    """A top, and the log of the mass around it."""
+
+    top: Vector
+    log_mass: float
+
+
+def other_mode(draws: Draws, target: Target, seed: int) -> str:
+    """What there is to say of a mode that is far from the draws and holds mass; nothing if none is found."""
+    pilot, dim = target.densities[0], draws.shape[1]
+    model, key = pilot.model, jax.random.key(seed)
+    if dim > LARGE or len(draws) < 1.5 * dim:
+        return ""
+    mean, root = draws.mean(axis=0), np.linalg.cholesky(np.cov(draws.T).reshape(dim, dim))
+    try:
+        starts = model.starts(pilot.shard, key) or random_starts(pilot, key)
+    except ValueError:  # no point near the origin has a finite log density
+        return ""
+    curved = np.concatenate([np.full(space.dim, not space.is_real) for space in model.space.values()])
+
+    def labelled(top: Array | Vector) -> Vector:
+        return _with_labels_of(mean, np.asarray(top), model.space)
+
+    def apart(one: Vector, other: Vector, scale: float) -> bool:
+        return bool(np.linalg.norm(np.linalg.solve(root, one - other)) > FAR * scale)
+
+    every = [jnp.asarray(mean), *starts, *(-start for start in starts if start.any())]
+    home, *tops = [labelled(climb(lambda u: evaluate(pilot, u), start, curved)) for start in every]
+    wide = len(target.densities) ** 0.5  # sds of one shard, in those of the posterior
+    elsewhere: list[Vector] = []
+    for top in tops:
+        if all(apart(top, known, wide) for known in [home, *elsewhere]):
+            elsewhere.append(top)
+    if not elsewhere:
+        return ""
+    here = _hill(target, climb(target, jnp.asarray(mean), curved))
+    found = [_hill(target, climb(target, jnp.asarray(top), curved)) for top in elsewhere]
+    others = [hill for hill in found if hill and here and apart(labelled(hill.top), here.top, 1.0)]
+    if here is None or not others:
+        return ""
+    most = max(others, key=lambda hill: hill.log_mass)
+    share = 1 / (1 + np.exp(min(here.log_mass - most.log_mass, 700.0)))
+    if share < SHARE:
+        return ""
+    params = to_params(model.space, jnp.asarray(most.top[None]))
+    where = ", ".join(f"{name} = {np.round(values[0], 3).tolist()}"[:60] for name, values in params.items())
+    return (
+        f"The posterior has another mode, far from the draws: it holds about {100 * share:.0f} % of the mass of the two, near "
+        f"{where}. Where there are two modes, averages of shards cannot be trusted: tell the modes apart by the prior, or run "
+        "chains on all rows."
+    )
+
+
+def _with_labels_of(like: Vector, point: Vector, space: Product) -> Vector:
+    """A point whose exchangeable components, if there are any, are labelled as those of another."""
+    from scipy.optimize import linear_sum_assignment  # here, not above: it adds to the time of `import vcmc`
+
+    found = point.copy()
+    for count in sorted({inside.num_labels for inside in space.values() if inside.num_labels}):
+        names = [name for name, inside in space.items() if inside.num_labels == count]
+        block, part = np.array(space.indices(*names)), Product({name: space[name] for name in names})
+        ours, others = (np.asarray(part.components(jnp.asarray(each[block]))) for each in (like, point))
+        order = linear_sum_assignment(np.sum((ours[:, None] - others) ** 2, axis=-1))[1]
+        found[block] = part.relabel(jnp.asarray(point[block]), jnp.asarray(order))
+    return found
+
+
+def _hill(target: Target, top: Array) -> Hill | None:
+    """The hill whose top a climb found; nothing if it is none."""
+    values, scores = target(top[None])
+    products = -np.asarray(target.bend(top, jnp.eye(top.size)))
+    curvature, slope = (products + products.T) / 2, np.asarray(scores[0])
+    if not np.isfinite(curvature).all() or np.linalg.eigvalsh(curvature)[0] <= 0:
+        return None
+    if slope @ np.linalg.solve(curvature, slope) > 2 * LEVEL:
+        return None
+    return Hill(np.asarray(top), float(values[0]) - 0.5 * float(np.linalg.slogdet(curvature)[1]))
