@@ -17,6 +17,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .partition import Shard
@@ -27,7 +28,7 @@ LogPrior = Callable[[Params], Scalar]
 LogLikelihood = Callable[[Params, Rows], Float[Array, " row"]]
 Derived = Callable[[Params], Params]
 
-NUM_DIRECTIONS = 64  # along which a shard bends at once: a number for every row and direction is held
+BATCH = 64  # points or directions at once: some numbers for every row and point are held
 
 
 class Model:
@@ -112,7 +113,9 @@ def evaluate(
     density: Subposterior, points: Float[Array, "point dim"]
 ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
     """Log densities and scores of one shard at a batch of points."""
-    return _evaluate(density.model, density.shard, density.prior_power, points)
+    parts = [_evaluate(density.model, density.shard, density.prior_power, part) for part in _batches(points)]
+    log_densities, scores = zip(*parts, strict=True)
+    return _joined(log_densities, len(points)), _joined(scores, len(points))
 
 
 # JAX's own jit, not Equinox's: it takes 0.04 ms to call where the other takes 0.16 ms, and there may be 100 shards.
@@ -127,7 +130,10 @@ def bend(
     density: Subposterior, point: Point, directions: Float[Array, "direction dim"]
 ) -> Float[Array, "direction dim"]:
     """How one shard's score at a point changes along directions: products of its Hessian with them."""
-    return _bend(density.model, density.shard, density.prior_power, point, directions)
+    parts = [
+        _bend(density.model, density.shard, density.prior_power, point, part) for part in _batches(directions)
+    ]
+    return _joined(parts, len(directions))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -135,4 +141,17 @@ def _bend(
     model: Model, shard: Shard, prior_power: Scalar, point: Point, directions: Float[Array, "direction dim"]
 ) -> Float[Array, "direction dim"]:
     _, along = jax.linearize(jax.grad(Subposterior(model, shard, prior_power)), point)
-    return jax.lax.map(along, directions, batch_size=min(len(directions), NUM_DIRECTIONS))
+    return jax.vmap(along)(directions)
+
+
+def _batches(points: Float[Array, "point dim"]) -> list[Any]:
+    """Points in batches of one size, the last filled up, so that all share one program and its memory."""
+    if len(points) <= BATCH:
+        return [points]
+    values = np.asarray(points)  # cut in NumPy, as JAX would compile a program for every number of points
+    filling = np.repeat(values[-1:], -len(values) % BATCH, axis=0)
+    return np.split(np.concatenate([values, filling]), (len(values) + len(filling)) // BATCH)
+
+
+def _joined(parts: Sequence[Array], count: int) -> Array:
+    return parts[0] if len(parts) == 1 else jnp.asarray(np.concatenate(parts)[:count])
