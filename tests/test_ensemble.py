@@ -6,7 +6,7 @@ import pytest
 from scipy.special import digamma, polygamma
 
 import vcmc
-from vcmc.ensemble import run_chains
+from vcmc.ensemble import Goal, run_chains
 from vcmc.target import Target
 
 SHAPE = 3.0
@@ -33,7 +33,7 @@ def skewed():
 def test_chains_find_the_posterior_from_starts_near_and_far(off, skewed):
     target, mean, covariance = skewed
     starts = np.random.default_rng(0).multivariate_normal(mean + off, covariance, size=200)
-    run = run_chains(target, starts, min_ess=1000.0, seed=1)
+    run = run_chains(target, starts, Goal(1000.0), seed=1)
     assert run.settled
     assert run.rhat < 1.01
     draws, sds = run.draws.reshape(-1, 3), np.sqrt(np.diag(covariance))
@@ -51,7 +51,7 @@ def test_chains_find_the_posterior_from_starts_near_and_far(off, skewed):
 def test_same_seed_same_draws(skewed):
     target, mean, covariance = skewed
     starts = np.random.default_rng(0).multivariate_normal(mean, covariance, size=100)
-    first, again, other = (run_chains(target, starts, min_ess=10.0, seed=seed).draws for seed in (1, 1, 2))
+    first, again, other = (run_chains(target, starts, Goal(10.0), seed=seed).draws for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -59,7 +59,7 @@ def test_same_seed_same_draws(skewed):
 def test_a_run_that_did_not_settle_says_so(skewed):
     target, mean, covariance = skewed
     starts = np.random.default_rng(0).multivariate_normal(mean, covariance, size=100)
-    run = run_chains(target, starts, min_ess=1e9, max_iterations=60)
+    run = run_chains(target, starts, Goal(1e9, max_iterations=60))
     assert not run.settled
     assert run.draws.shape == (32, 45, 3)
 
@@ -72,4 +72,4 @@ def test_starts_that_are_nowhere_finite_are_refused(skewed):
     nowhere = Target(target.densities[0].model, [d.shard for d in target.densities], target.executor)
     nowhere.__class__ = type("Nowhere", (Target,), {"__call__": lambda self, points: broken(points)})
     with pytest.raises(ValueError, match="not finite at any of the combined draws"):
-        run_chains(nowhere, np.zeros((50, 3)) + np.random.default_rng(0).normal(size=(50, 3)), min_ess=10.0)
+        run_chains(nowhere, np.zeros((50, 3)) + np.random.default_rng(0).normal(size=(50, 3)), Goal(10.0))

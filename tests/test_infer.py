@@ -229,7 +229,7 @@ def test_broken_shards_are_named_and_the_sound_ones_kept(conjugate):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "infer needs num_shards"),
+        ({}, "how many shards there are must be said, such as num_shards=20"),
         ({"num_shards": 5000}, r"between 1 and the number of rows \(1003\); got 5000"),
         ({"num_shards": 2, "seed": -1}, "seed must be a whole number of 0 or more; got -1"),
         ({"num_shards": 2, "num_draws": 0}, "num_draws must be a whole number of 4 or more; got 0"),

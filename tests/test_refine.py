@@ -96,3 +96,25 @@ def test_bad_settings_are_refused(settings, message, rare):
     model, rows, tree = rare
     with pytest.raises(ValueError, match=message):
         vcmc.refine(tree, model, rows, **settings)
+
+
+def test_as_many_draws_as_asked_for(rare):
+    model, rows, tree = rare
+    refined = vcmc.refine(tree, model, rows, min_ess=1500)
+    assert refined["posterior"].sizes["draw"] * refined["posterior"].sizes["chain"] >= 1500
+
+
+def test_a_refined_tree_can_be_diagnosed_again(rare, tmp_path):
+    import xarray
+
+    model, rows, tree = rare
+    refined = vcmc.refine(tree, model, rows)
+    refined.to_netcdf(tmp_path / "tree.nc")
+    again = xarray.open_datatree(tmp_path / "tree.nc")
+    for each in (refined, again):
+        assert vcmc.diagnose(each, model, rows).verdict == "good"
+    with pytest.warns(vcmc.DoubtfulWarning, match="did not settle"):
+        unsettled = vcmc.refine(again, model, rows, min_ess=1e7, max_iterations=60)
+    found = vcmc.diagnose(unsettled, model, rows)
+    assert found.verdict == "doubtful"
+    assert any("did not settle" in reason for reason in found.reasons)

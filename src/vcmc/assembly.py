@@ -64,7 +64,7 @@ def partition_of(rows: Any, num_shards: int | None, seed: int) -> Partition:
         return rows
     if num_shards is None:
         raise ValueError(
-            "infer needs num_shards, such as num_shards=20, unless rows is a Partition; got None."
+            "how many shards there are must be said, such as num_shards=20, unless rows is a Partition; got None."
         )
     return split(rows, num_shards, seed=seed)
 

@@ -54,7 +54,13 @@ def diagnose(
         return stored_diagnosis(tree)
     target = target_of(tree, model, rows, executor, seed)
     draws = posterior_points(tree, target.densities[0].model)
-    return diagnose_draws(draws, target, list(tree.attrs.get("shard_warnings", [])), seed)
+    return diagnose_draws(draws, target, _texts(tree, "shard_warnings"), seed)
+
+
+def _texts(tree: "DataTree", name: str) -> list[str]:
+    """A list of texts among a tree's attributes; a file makes one text of a list of one."""
+    found = tree.attrs.get(name, [])
+    return [found] if isinstance(found, str) else list(found)
 
 
 def target_of(
@@ -136,7 +142,6 @@ def stored_diagnosis(tree: "DataTree") -> Diagnosis:
         for name in tree["mean_error"].data_vars:
             errors[str(name)] = Errors(*(tree[group][name].to_numpy() for group in GROUPS.values()))
     numbers = {name: float(tree.attrs[name]) for name in NUMBERS}
-    reasons = tree.attrs["verdict_reasons"]
-    reasons = [reasons] if isinstance(reasons, str) else list(reasons)  # netCDF makes one of a list of one
+    reasons = _texts(tree, "verdict_reasons")
     can_be_refined = bool(tree.attrs["can_be_refined"])
     return Diagnosis(tree.attrs["verdict"], reasons, can_be_refined, errors, **numbers)

@@ -16,9 +16,9 @@ def named_draws(draws: Any, space: Mapping[str, Space] | None = None) -> dict[st
                 "a DataTree of draws must have the group 'subposterior', with a dimension 'shard'; got "
                 f"the groups {list(draws.children)}."
             )
-        if space is None and (curved := draws.attrs.get("curved", [])):
+        if space is None and len(curved := np.atleast_1d(draws.attrs.get("curved", []))):
             raise ValueError(
-                f"the draws of {list(curved)} do not live in a space of real numbers, and averages would leave it. "
+                f"the draws of {curved.tolist()} do not live in a space of real numbers, and averages would leave it. "
                 "Say where they live: vcmc.combine(tree, space=model.space)."
             )
         draws = draws["subposterior"].to_dataset()

@@ -14,9 +14,11 @@ import numpy as np
 from jaxtyping import Float
 
 from .diagnostics import convergence
+from .stein import Frame
 from .target import Target
 
-NUM_CHAINS = 32
+NUM_CHAINS, MAX_ITERATIONS = 32, 500
+MIN_ESS = 400.0
 MIN_WARMUP = 10  # iterations in which the step size is adapted
 BLOCK = 10  # iterations between looks at R-hat
 MIN_KEPT = (
@@ -28,6 +30,14 @@ MAX_STEPS = 64
 GOOD_RHAT = 1.01
 
 Batch = Float[np.ndarray, "chain dim"]
+
+
+class Goal(NamedTuple):
+    """How many effective draws are asked for, and how long chains may run for them."""
+
+    min_ess: float = MIN_ESS
+    num_chains: int = NUM_CHAINS
+    max_iterations: int = MAX_ITERATIONS
 
 
 class Run(NamedTuple):
@@ -52,10 +62,7 @@ class State(NamedTuple):
 def run_chains(
     target: Target,
     starts: Float[np.ndarray, "draw dim"],
-    *,
-    min_ess: float,
-    num_chains: int = NUM_CHAINS,
-    max_iterations: int = 500,
+    goal: Goal,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> Run:
@@ -65,20 +72,20 @@ def run_chains(
     """
     generator = np.random.default_rng(seed)
     chains = _Chains(target, starts, generator)
-    state = chains.begin(num_chains)
+    state = chains.begin(goal.num_chains)
     path: list[Batch] = []
     accepted: list[float] = []
     run = None
-    while len(path) < max_iterations:
+    while len(path) < goal.max_iterations:
         state, acceptance = chains.move(state, adapt=len(path) < _warmup(len(path)))
         path.append(state.white)
         accepted.append(acceptance)
         advance()
         if len(path) % BLOCK == 0 and len(path) - _warmup(len(path)) >= MIN_KEPT:
-            run = chains.judge(path, accepted, min_ess)
+            run = chains.judge(path, accepted, goal.min_ess)
             if run.settled:
                 return run
-    return run or chains.judge(path, accepted, min_ess)
+    return run or chains.judge(path, accepted, goal.min_ess)
 
 
 def _warmup(count: int) -> int:
@@ -89,25 +96,19 @@ class _Chains:
     """Hamiltonian Monte Carlo on a target, in coordinates that some draws whiten."""
 
     def __init__(self, target: Target, starts: Float[np.ndarray, "draw dim"], generator: np.random.Generator):
-        num_draws, dim = starts.shape
         self.target = target
         self.generator = generator
         self.starts = starts
-        self.mean = starts.mean(axis=0)
-        centred = starts - self.mean
-        if num_draws >= 1.5 * dim:
-            self.frame = np.linalg.cholesky(centred.T @ centred / num_draws)
-        else:
-            self.frame = np.diag(centred.std(axis=0))
+        self.frame = Frame.of(starts)
         self.num_evaluations = 0
-        self.step = _StepSize(dim**-0.25)
+        self.step = _StepSize(starts.shape[1] ** -0.25)
 
     def begin(self, num_chains: int) -> State:
         """Chains at different draws at which the target is finite."""
         order = self.generator.permutation(len(self.starts))
         for first in range(0, len(order), num_chains):
             chosen = np.resize(order[first : first + num_chains], num_chains)
-            state = self._at(np.linalg.solve(self.frame, (self.starts[chosen] - self.mean).T).T)
+            state = self._at(self.frame.white(self.starts[chosen]))
             finite = np.flatnonzero(np.isfinite(state.values) & np.isfinite(state.scores).all(axis=1))
             if len(finite):
                 kept = np.resize(finite, num_chains)
@@ -118,9 +119,9 @@ class _Chains:
         )
 
     def _at(self, white: Batch) -> State:
-        values, scores = self.target(jnp.asarray(self.mean + white @ self.frame.T))
+        values, scores = self.target(jnp.asarray(self.frame.place(white)))
         self.num_evaluations += len(white)
-        return State(white, np.asarray(values), np.asarray(scores) @ self.frame)
+        return State(white, np.asarray(values), self.frame.turned(np.asarray(scores)))
 
     def move(self, state: State, adapt: bool) -> tuple[State, float]:
         """One trajectory of every chain."""
@@ -156,7 +157,7 @@ class _Chains:
         white = np.stack(path[first:], axis=1)
         rhat = float(np.max(convergence.rhat(white[None])))
         ess = float(np.min(convergence.ess(white[None])))
-        draws = self.mean + white @ self.frame.T
+        draws = self.frame.place(white)
         settled = rhat < GOOD_RHAT and ess >= min_ess
         acceptance = float(np.mean(accepted[first:]))
         return Run(draws, rhat, ess, acceptance, self.num_evaluations, settled)

@@ -27,7 +27,7 @@ from .diagnostics.shards import broken_shards
 from .model import Model, Subposterior
 from .partition import check_seed
 from .progress import Bars
-from .refine import refine_draws
+from .refine import diagnose_refined, refine_draws
 from .result import make_tree, to_params
 from .samplers.base import Chain
 from .start import common_start, random_starts
@@ -66,7 +66,7 @@ def infer(
         rows: a mapping of arrays with one leading axis, a pandas or polars frame, or a `Partition`.
         num_shards: number of shards; may be left out if `rows` is a `Partition`.
         seed: seed of everything random: the same seed gives the same draws.
-        num_draws: draws of every chain in every shard, and of every chain of the posterior.
+        num_draws: draws of every chain in every shard, and of every chain of the posterior unless it is refined.
         sampler: how a shard is sampled; by default the model's own sampler, or `samplers.NUTS()`.
         combiner: how draws are combined; by default `combiners.Variational()`, a shift and a scale on top of averages.
         executor: where shards are sampled; by default `executors.Local()`.
@@ -144,6 +144,24 @@ def infer(
             notes.append(PARTIAL)
         try:
             combined = combiner(Subposteriors(by_shard(draws), model.space, target, seed, stage.advance))
+            stage.finish()
+            clock.lap("combine")
+            groups, doubtful = groups_of(model.space, draws, stats, combined, model)
+            notes += doubtful
+            clock.lap("check")
+            merged = np.asarray(combined.draws).reshape(draws.shape[1:])
+            if refine:
+                stage = bars.stage("refine", None)
+                refined = refine_draws(merged, target, seed=seed, advance=stage.advance)
+                stage.finish()
+                notes = refined.notes  # what was doubtful in shards does not matter to these draws
+                groups["posterior"] = to_params(model.space, jnp.asarray(refined.draws), model.derived)
+                settings |= refined.settings
+                clock.lap("refine")
+                diagnosis = diagnose_refined(refined, target, seed)
+            else:
+                diagnosis = diagnose_draws(merged, target, notes, seed)
+            clock.lap("diagnose")
         except Exception as error:
             tree = _sampled(model, draws, stats, settings)
             raise CombineError(
@@ -151,25 +169,8 @@ def infer(
                 "this error's `tree`: vcmc.combine(error.tree, model=model, rows=rows, combiner=...).",
                 tree,
             ) from error
-        stage.finish()
-        clock.lap("combine")
-
-        groups, doubtful = groups_of(model.space, draws, stats, combined, model)
-        notes += doubtful
-        clock.lap("check")
-        merged, remaining = np.asarray(combined.draws).reshape(draws.shape[1:]), notes
-        if refine:
-            stage = bars.stage("refine", None)
-            refined = refine_draws(merged, target, seed=seed, advance=stage.advance)
-            stage.finish()
-            merged, remaining = refined.draws, refined.notes
-            groups["posterior"] = to_params(model.space, jnp.asarray(merged), model.derived)
-            settings |= refined.settings
-            clock.lap("refine")
-        diagnosis = diagnose_draws(merged, target, remaining, seed)
-        clock.lap("diagnose")
     more, verdict = stored(diagnosis)
-    said = remaining if diagnosis.verdict == "good" else [diagnosis.text]
+    said = notes if diagnosis.verdict == "good" else [diagnosis.text]
     attributes = settings | clock.seconds | verdict | {"shard_warnings": notes, "warnings": warn(said)}
     return make_tree(groups | more, attributes)
 

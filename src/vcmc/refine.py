@@ -1,6 +1,7 @@
 """From combined draws to exact ones: importance sampling where it will do, else many short chains on the full target."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
@@ -9,13 +10,15 @@ from jaxtyping import Float
 
 from . import executors
 from .assembly import Clock, warn
-from .diagnose import diagnose_draws, posterior_points, stored, target_of
+from .diagnose import GROUPS, diagnose_draws, posterior_points, stored, target_of
 from .diagnostics.importance import smoothed_weights
 from .diagnostics.selfcheck import corrected
-from .ensemble import GOOD_RHAT, NUM_CHAINS, run_chains
+from .diagnostics.verdict import Diagnosis
+from .ensemble import GOOD_RHAT, MAX_ITERATIONS, MIN_ESS, NUM_CHAINS, Goal, run_chains
 from .model import Model
 from .progress import Bars
 from .result import add_groups, to_params
+from .stein import Frame
 from .target import Target
 
 if TYPE_CHECKING:
@@ -24,7 +27,10 @@ if TYPE_CHECKING:
 NUM_PILOTS = 500  # proposals by which it is decided whether importance sampling will do
 MAX_PROPOSALS = 5000
 GOOD_K = 0.5  # shape of the ratios' tail: below, their variance is finite
-MIN_ESS = 400.0
+ENOUGH = 5  # draws per coordinate, for a proposal that is as wide as the posterior
+
+
+GOAL = Goal()
 
 
 class Refined(NamedTuple):
@@ -42,7 +48,7 @@ def refine(
     *,
     min_ess: float = MIN_ESS,
     num_chains: int = NUM_CHAINS,
-    max_iterations: int = 500,
+    max_iterations: int = MAX_ITERATIONS,
     executor: executors.AbstractExecutor | None = None,
     seed: int = 0,
     progress: bool = True,
@@ -75,7 +81,8 @@ def refine(
         target = target_of(tree, model, rows, executor, seed)
         model = target.densities[0].model
         draws = posterior_points(tree, model)
-        refined = refine_draws(draws, target, min_ess, num_chains, max_iterations, seed, stage.advance)
+        goal = Goal(float(min_ess), num_chains, max_iterations)
+        refined = refine_draws(draws, target, goal, seed, stage.advance)
         stage.finish()
     clock.lap("refine")
     return _with_refined(tree, model, target, refined, seed, clock)
@@ -84,26 +91,16 @@ def refine(
 def refine_draws(
     draws: Float[np.ndarray, "chain draw dim"],
     target: Target,
-    min_ess: float = MIN_ESS,
-    num_chains: int = NUM_CHAINS,
-    max_iterations: int = 500,
+    goal: Goal = GOAL,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> Refined:
     """Refine draws that are given as points."""
     flat = corrected(draws.reshape(-1, draws.shape[2]), target, seed)
-    found = _by_importance(flat, target, min_ess, seed, advance)
+    found = _by_importance(flat, target, goal.min_ess, seed, advance)
     if isinstance(found, Refined):
         return found
-    run = run_chains(
-        target,
-        flat,
-        min_ess=float(min_ess),
-        num_chains=num_chains,
-        max_iterations=max_iterations,
-        seed=seed,
-        advance=advance,
-    )
+    run = run_chains(target, flat, goal, seed, advance)
     settings = {
         "refined_by": "chains",
         "refined_rhat": run.rhat,
@@ -114,8 +111,8 @@ def refine_draws(
     if run.settled:
         return Refined(run.draws, settings, [])
     note = (
-        f"refinement did not settle: R-hat {run.rhat:.3f} (asked: below {GOOD_RHAT}), {run.ess:.0f} effective draws (asked: {min_ess:.0f}) "
-        f"after {max_iterations} iterations of {num_chains} chains. Raise max_iterations, or use fewer shards."
+        f"refinement did not settle: R-hat {run.rhat:.3f} (asked: below {GOOD_RHAT}), {run.ess:.0f} effective draws (asked: {goal.min_ess:.0f}) "
+        f"after {goal.max_iterations} iterations of {goal.num_chains} chains. Raise max_iterations, or use fewer shards."
     )
     return Refined(run.draws, settings, [note])
 
@@ -129,27 +126,29 @@ def _by_importance(
 ) -> Refined | int:
     """Resampled proposals, if their ratios allow it; else how many were evaluated in vain."""
     num_draws, dim = draws.shape
-    if num_draws < 5 * dim:
+    if num_draws < ENOUGH * dim:
         return 0
     generator = np.random.default_rng((seed, 1))
-    mean = draws.mean(axis=0)
-    root = np.linalg.cholesky(np.cov(draws.T).reshape(dim, dim))
+    frame = Frame.of(draws)
     freedom = 10.0 + dim  # tails that are a little heavier than a Gaussian's, in any number of dimensions
 
     def propose(count: int) -> tuple[np.ndarray, np.ndarray]:
         normal = generator.normal(size=(count, dim))
         white = normal / np.sqrt(generator.chisquare(freedom, size=(count, 1)) / freedom)
-        points = mean + white @ root.T
+        points = frame.place(white)
         values, _ = target(jnp.asarray(points))
         advance()
         log_density = -0.5 * (freedom + dim) * np.log1p(np.sum(white**2, axis=1) / freedom)
         ratios = np.asarray(values) - log_density
         return points, np.where(np.isfinite(ratios), ratios, -np.inf)
 
+    count = max(num_draws, int(np.ceil(min_ess)))
     points, ratios = propose(NUM_PILOTS)
+    if not np.isfinite(ratios).any():
+        return NUM_PILOTS
     weights, shape = smoothed_weights(ratios - np.max(ratios))
     share = 1 / np.sum(weights**2) / NUM_PILOTS
-    needed = int(np.ceil(1.2 * max(min_ess, num_draws) / share))
+    needed = int(np.ceil(1.2 * count / share))
     if not (shape < GOOD_K and needed <= MAX_PROPOSALS):
         return NUM_PILOTS
     while len(points) < needed:
@@ -160,7 +159,7 @@ def _by_importance(
     if not (shape < GOOD_K and ess >= min_ess):
         return len(points)
     # systematic resampling, in random order
-    places = (generator.uniform() + np.arange(num_draws)) / num_draws
+    places = (generator.uniform() + np.arange(count)) / count
     chosen = np.searchsorted(np.cumsum(weights), places).clip(max=len(points) - 1)
     settings = {
         "refined_by": "importance sampling",
@@ -174,13 +173,19 @@ def _by_importance(
 def _with_refined(
     tree: "DataTree", model: Model, target: Target, refined: Refined, seed: int, clock: Clock
 ) -> "DataTree":
-    diagnosis = diagnose_draws(refined.draws, target, refined.notes, seed)
+    diagnosis = diagnose_refined(refined, target, seed)
     clock.lap("diagnose")
     groups, verdict = stored(diagnosis)
     said = refined.notes if diagnosis.verdict == "good" else [diagnosis.text]
     groups["posterior"] = to_params(model.space, jnp.asarray(refined.draws), model.derived)
     settings = {**refined.settings, **clock.seconds, **verdict, "warnings": warn(said)}
-    return add_groups(tree, groups, settings, drop=("weights", "optimization"))
+    settings["shard_warnings"] = refined.notes  # those of the shards do not matter to these draws
+    return add_groups(tree, groups, settings, drop=("weights", "optimization", *GROUPS.values()))
+
+
+def diagnose_refined(refined: Refined, target: Target, seed: int) -> Diagnosis:
+    """The diagnosis of refined draws, for which there is nothing more to do but to draw more."""
+    return replace(diagnose_draws(refined.draws, target, refined.notes, seed), can_be_refined=False)
 
 
 def _check(min_ess: Any, num_chains: Any, max_iterations: Any) -> None:

@@ -253,6 +253,19 @@ class Product(Mapping[str, Space]):
         ends = dict(zip(self, self._ends, strict=True))
         return tuple(i for name in names for i in range(ends[name] - self[name].dim, ends[name]))
 
+    def labelled(self) -> list[tuple[tuple[int, ...], "Product"]]:
+        """Parameters whose exchangeable components share their labels: their coordinates, and their space."""
+        found = []
+        for count in sorted({space.num_labels for space in self.values() if space.num_labels}):
+            part = Product({name: space for name, space in self.items() if space.num_labels == count})
+            found.append((self.indices(*part), part))
+        return found
+
+    @property
+    def curved(self) -> np.ndarray:
+        """Which coordinates are not values themselves."""
+        return np.concatenate([np.full(space.dim, not space.is_real) for space in self.values()])
+
     @property
     def coordinates(self) -> tuple[str, ...]:
         """A name for every coordinate of a point, such as `beta[2]`."""

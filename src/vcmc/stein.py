@@ -5,6 +5,8 @@ and $\mathbb E [g z^\top] = -I$. If the target is a Gaussian of precision $P$ wh
 
 $$P = -\mathbb E [g z^\top], \qquad \mu = P^{-1} \mathbb E g.$$
 
+All this holds for log densities that are smooth, and for densities that vanish at the edges of their domain.
+
 With the Hessian $-P_0$ at the mean as a control variate both are estimated by residuals $r = g + P_0 z$, which vanish for a
 Gaussian target: so what is seen is how far draws are off, and hardly which draws were looked at.
 """
@@ -18,6 +20,50 @@ from jaxtyping import Float
 Vector = Float[np.ndarray, " dim"]
 Matrix = Float[np.ndarray, "dim dim"]
 Draws = Float[np.ndarray, "draw dim"]
+Batch = Float[np.ndarray, "*batch dim"]
+
+
+LARGE = 600  # coordinates: above, matrices of them take too long
+ENOUGH = 1.5  # draws per coordinate: with fewer, their covariance has no inverse to speak of
+
+
+class Frame(NamedTuple):
+    """Coordinates in which draws are white: a centre, and a root of the covariance, or the sds alone."""
+
+    centre: Vector
+    root: Matrix | Vector
+
+    @classmethod
+    def of(cls, draws: Draws) -> "Frame":
+        """The coordinates in which draws have mean zero and covariance I, or, if they are few for so many coordinates, variances of one."""
+        num_draws, dim = draws.shape
+        centre = draws.mean(axis=0)
+        centred = draws - centre
+        if dim <= LARGE and num_draws >= ENOUGH * dim:
+            return cls(centre, np.linalg.cholesky(centred.T @ centred / num_draws))
+        return cls(centre, centred.std(axis=0))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether covariances are white, not only variances."""
+        return self.root.ndim == 2
+
+    def white(self, points: Draws) -> Draws:
+        """Points in white coordinates."""
+        away = points - self.centre
+        return np.linalg.solve(self.root, away.T).T if self.is_full else away / self.root
+
+    def place(self, white: Batch) -> Batch:
+        """Points from white coordinates."""
+        return self.centre + self.outside(white)
+
+    def outside(self, directions: Batch) -> Batch:
+        """Directions from white coordinates."""
+        return directions @ self.root.T if self.is_full else directions * self.root
+
+    def turned(self, scores: Batch) -> Batch:
+        """Scores in white coordinates."""
+        return scores @ self.root if self.is_full else scores * self.root
 
 
 class Gap(NamedTuple):

@@ -15,7 +15,7 @@ from vcmc.aggregators import BlockFamily, Precision, SpectralFamily, Uniform, Ve
 from vcmc.combiners import Consensus, Subposteriors, Variational
 from vcmc.models import GaussianMixture, NormalWishart, Probit
 from vcmc.objective import EntropyPower, NearestNeighbours, Relaxed, Tighter
-from vcmc.optimizers import Adaptive, ProjectedGradient
+from vcmc.optimizers import Adaptive, Newton, ProjectedGradient
 
 
 @pytest.mark.parametrize(("entropy", "expected"), [(Relaxed(), 0.234), (EntropyPower(), 0.1)])
@@ -314,3 +314,26 @@ def test_same_seed_same_draws(gaussian_shards):
     shards = gaussian_shards(4, 2)
     first, again = (Variational(BlockFamily())(shards.subposteriors(200)) for _ in range(2))
     np.testing.assert_array_equal(first.draws, again.draws)
+
+
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 30 draws
+@pytest.mark.parametrize(("num_shards", "num_draws", "dim"), [(1, 30, 40), (2, 30, 80)])
+def test_fewer_draws_than_coordinates_are_combined(num_shards, num_draws, dim):
+    """There is no covariance to speak of: a scale for every coordinate is learned."""
+    model = vcmc.Model(
+        {"theta": vcmc.Real(dim)},
+        lambda params: -0.5 * jnp.sum(params["theta"] ** 2),
+        lambda params, rows: -0.5 * jnp.sum((rows["y"] - params["theta"]) ** 2, axis=1),
+    )
+    generator = np.random.default_rng(0)
+    rows = {"y": generator.normal(size=(200, dim))}
+    draws = {"theta": rows["y"].mean(axis=0) + generator.normal(size=(num_shards, num_draws, dim)) / 10}
+    tree = vcmc.combine(draws, model=model, rows=vcmc.split(rows, num_shards), progress=False)
+    found = tree["posterior"]["theta"].to_numpy()[0]
+    exact = rows["y"].sum(axis=0) / 201
+    assert np.abs(found.mean(axis=0) - exact).max() < (0.05 if num_shards == 1 else 0.01)
+
+
+def test_newton_is_for_gaussian_sums():
+    with pytest.raises(ValueError, match=r"Newton is for the entropy GaussianSum\(\)"):
+        Variational(entropy=EntropyPower(), optimizer=Newton())

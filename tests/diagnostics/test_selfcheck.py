@@ -127,3 +127,58 @@ def test_where_there_is_no_hill_there_are_no_errors():
     check = self_check(0.1 * np.random.default_rng(0).normal(size=(400, 2)), target, identity, seed=0)
     assert check.errors is None
     assert check.least_curvature < 0
+
+
+def test_correlated_coordinates_that_are_too_many_for_matrices_look_linear():
+    """Exact draws of a correlated Gaussian: its off-diagonal curvature is not taken for a crooked shape."""
+    dim, shared = 60, 0.5
+    target = make_target(
+        lambda params, rows: (
+            -0.5
+            * rows["one"]
+            / 4
+            * (
+                jnp.sum(params["theta"] ** 2)
+                - shared / (1 + (dim - 1) * shared) * jnp.sum(params["theta"]) ** 2
+            )
+            / (1 - shared)
+        ),
+        dim,
+    )
+    generator = np.random.default_rng(0)
+    draws = np.sqrt(shared) * generator.normal(size=(80, 1)) + np.sqrt(1 - shared) * generator.normal(
+        size=(80, dim)
+    )
+    check = self_check(draws + 0.5, target, identity, seed=0)
+    assert check.not_linear < 1e-6
+    np.testing.assert_allclose(check.errors.mean, draws.mean(axis=0) + 0.5, atol=0.05)
+
+
+def test_a_step_too_far_is_not_taken():
+    """The mean of the Gaussian that the scores point to lies where the log density is not finite."""
+    target = make_target(
+        lambda params, rows: (
+            rows["one"]
+            / 4
+            * jnp.sum(jnp.where(params["theta"] > 0, -0.5 * (params["theta"] + 100) ** 2, -jnp.inf))
+        ),
+        1,
+    )
+    draws = 50 + np.random.default_rng(0).normal(size=(400, 1))
+    check = self_check(draws, target, identity, seed=0)
+    assert check.errors.mean[0] > 100
+
+
+def test_constants_have_no_errors(gaussian):
+    covariance, target = gaussian
+    draws = np.random.default_rng(0).multivariate_normal(np.zeros(3), covariance, size=300)
+
+    def quantities(points):
+        values = np.asarray(points)
+        angle = np.sin(values[:, 0]) ** 2 + np.cos(values[:, 0]) ** 2  # one, up to rounding
+        return np.column_stack([values[:, 1], angle, np.where(values[:, 2] > 0, np.nan, 1.0)])
+
+    with np.errstate(invalid="ignore"):
+        check = self_check(draws, target, quantities, seed=0)
+    assert np.isfinite(check.errors.mean).tolist() == [True, False, False]
+    assert np.isfinite(check.not_linear)

@@ -101,3 +101,15 @@ def test_unusable_shards_are_named(draws):
         1: "its draws are not finite",
         2: "a chain of it is stuck: all draws are the same",
     }
+
+
+def test_components_that_stand_still_do_not_switch():
+    space = Product({"centres": Exchangeable(3, Real())})
+    draws = np.array([-3.0, 0.0, 3.0]) + 0.1 * np.random.default_rng(0).normal(size=(2, 1, 400, 3))
+    draws[1, 0] = np.repeat(draws[1, 0, ::50], 50, axis=0)
+    assert switching_shards(space, draws) == []
+
+
+def test_twins_are_named(draws):
+    draws[3] = draws[1, ::-1, ::-1]
+    assert broken_shards(draws) == {3: "its draws are those of shard 1"}

@@ -136,7 +136,8 @@ class AffineFamily(AbstractFamily):
     Exchangeable components are given common labels first.
 
     Args:
-        full: scale by matrices, not coordinate by coordinate; by default where there are at most 600 coordinates.
+        full: scale by matrices, not coordinate by coordinate; by default where there are at most 600 coordinates, and
+            draws for them.
         per_shard: a scale for every shard, in place of one on top of averages.
     """
 
@@ -156,7 +157,8 @@ class AffineFamily(AbstractFamily):
 
     def _fit(self, draws: Float[Array, "shard draw dim"], start: AbstractStart) -> Affine:
         num_shards, num_draws, dim = draws.shape
-        full = dim <= LARGE if self.full is None else self.full
+        enough = dim <= LARGE and num_shards * (num_draws - 1) > 2 * dim
+        full = enough if self.full is None else self.full
         values = np.asarray(draws)
         means = values.mean(axis=1)
         if full:

@@ -119,10 +119,8 @@ def common_labels(
 ) -> list[Int[Array, "shard component"]]:
     """An alignment of the shards for every number of exchangeable components that a space has."""
     alignments = []
-    for count in sorted({inside.num_labels for inside in space.values() if inside.num_labels}):
-        names = [name for name, inside in space.items() if inside.num_labels == count]
-        block, part = np.array(space.indices(*names)), Product({name: space[name] for name in names})
-        inside = draws[:, :, block]
+    for block, part in space.labelled():
+        inside = draws[:, :, np.array(block)]
         alignment = _align(part, inside, part.components(inside[0].mean(axis=0)))
         for _ in range(MAX_ROUNDS):
             common = relabel(part, inside.mean(axis=1, keepdims=True), alignment).mean(axis=(0, 1))

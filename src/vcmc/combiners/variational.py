@@ -10,6 +10,7 @@ The errata of the paper, and what is done in their place, are in `docs/errata.md
 from typing import ClassVar
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -77,6 +78,11 @@ class Variational(AbstractCombiner):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} must be such as {example}; got {getattr(self, name)!r}.")
 
+        if isinstance(self.optimizer, Newton) and not isinstance(self.entropy, GaussianSum):
+            raise ValueError(
+                f"Newton is for the entropy GaussianSum(); got {self.entropy!r}. Use Adaptive()."
+            )
+
     def check(self, space: Product) -> None:
         self.family.check(space)
 
@@ -86,9 +92,9 @@ class Variational(AbstractCombiner):
                 "Variational needs the full-data log density, and there are no rows to compute it from. Give "
                 "combine a model and its rows: vcmc.combine(draws, combiner=..., model=model, rows=rows)."
             )
-        aggregator = self.family.fit(shards.space, shards.draws, self.start)
         if len(shards.draws) == 1:
-            return Combined(shards.draws[0], aggregator.shard_weights())
+            return Combined(shards.draws[0], jnp.ones((1, shards.space.dim)))
+        aggregator = self.family.fit(shards.space, shards.draws, self.start)
         weights = weights_of(aggregator)
         climbs: list[Climb] = []
         for attempt in range(MAX_ALIGNMENTS):

@@ -16,12 +16,12 @@ from ..model import evaluate
 from ..result import to_params
 from ..space import Product
 from ..start import climb, random_starts
+from ..stein import Frame
 from ..target import Target
 
 FAR = 6.0  # sds between tops, one shard's or the posterior's: nearer ones may be one skewed hill
 SHARE = 0.01  # of the mass: a mode with less need not be told of
 LEVEL = 0.1  # nats that a Newton step may still promise at a top
-LARGE = 600  # coordinates: above, matrices of them take too long
 
 Vector = Float[np.ndarray, " dim"]
 Draws = Float[np.ndarray, "draw dim"]
@@ -36,24 +36,25 @@ class Hill(NamedTuple):
 
 def other_mode(draws: Draws, target: Target, seed: int) -> str:
     """What there is to say of a mode that is far from the draws and holds mass; nothing if none is found."""
-    pilot, dim = target.densities[0], draws.shape[1]
+    pilot = target.densities[0]
     model, key = pilot.model, jax.random.key(seed)
-    if dim > LARGE or len(draws) < 1.5 * dim:
+    frame = Frame.of(draws)
+    if not frame.is_full:
         return ""
-    mean, root = draws.mean(axis=0), np.linalg.cholesky(np.cov(draws.T).reshape(dim, dim))
     try:
         starts = model.starts(pilot.shard, key) or random_starts(pilot, key)
     except ValueError:  # no point near the origin has a finite log density
         return ""
-    curved = np.concatenate([np.full(space.dim, not space.is_real) for space in model.space.values()])
+    curved = model.space.curved
 
     def labelled(top: Array | Vector) -> Vector:
-        return _with_labels_of(mean, np.asarray(top), model.space)
+        return _with_labels_of(frame.centre, np.asarray(top), model.space)
 
     def apart(one: Vector, other: Vector, scale: float) -> bool:
-        return bool(np.linalg.norm(np.linalg.solve(root, one - other)) > FAR * scale)
+        between = frame.white(np.stack([one, other]))
+        return bool(np.linalg.norm(between[0] - between[1]) > FAR * scale)
 
-    every = [jnp.asarray(mean), *starts, *(-start for start in starts if start.any())]
+    every = [jnp.asarray(frame.centre), *starts, *(-start for start in starts if start.any())]
     home, *tops = [labelled(climb(lambda u: evaluate(pilot, u), start, curved)) for start in every]
     wide = len(target.densities) ** 0.5  # sds of one shard, in those of the posterior
     elsewhere: list[Vector] = []
@@ -62,7 +63,7 @@ def other_mode(draws: Draws, target: Target, seed: int) -> str:
             elsewhere.append(top)
     if not elsewhere:
         return ""
-    here = _hill(target, climb(target, jnp.asarray(mean), curved))
+    here = _hill(target, climb(target, jnp.asarray(frame.centre), curved))
     found = [_hill(target, climb(target, jnp.asarray(top), curved)) for top in elsewhere]
     others = [hill for hill in found if hill and here and apart(labelled(hill.top), here.top, 1.0)]
     if here is None or not others:
@@ -85,9 +86,8 @@ def _with_labels_of(like: Vector, point: Vector, space: Product) -> Vector:
     from scipy.optimize import linear_sum_assignment  # here, not above: it adds to the time of `import vcmc`
 
     found = point.copy()
-    for count in sorted({inside.num_labels for inside in space.values() if inside.num_labels}):
-        names = [name for name, inside in space.items() if inside.num_labels == count]
-        block, part = np.array(space.indices(*names)), Product({name: space[name] for name in names})
+    for indices, part in space.labelled():
+        block = np.array(indices)
         ours, others = (np.asarray(part.components(jnp.asarray(each[block]))) for each in (like, point))
         order = linear_sum_assignment(np.sum((ours[:, None] - others) ** 2, axis=-1))[1]
         found[block] = part.relabel(jnp.asarray(point[block]), jnp.asarray(order))

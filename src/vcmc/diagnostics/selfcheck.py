@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..stein import conjugate_gradients, gap, root_of_inverse
+from ..stein import Frame, conjugate_gradients, gap, root_of_inverse
 from ..target import Target
 from .discrepancy import kernel_stein_discrepancy
 from .importance import pareto_k
@@ -22,7 +22,7 @@ from .importance import pareto_k
 NUM_POINTS = 400  # draws at which the target is evaluated
 NUM_GROUPS = 10
 FAR, MAX_LOOKS = 0.1, 5  # sds: draws that are farther off are moved and looked at again, so many times
-LARGE = 600  # coordinates: above, matrices of them take too long
+ROUNDING = 1e-9
 LEAST = 0.02  # curvature, relative to that of the draws, that is taken for one
 SHAPE, PATH = (
     0.5,
@@ -89,8 +89,9 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
     now = quantities(jnp.asarray(draws))
     shares = _not_linear(quantities(jnp.asarray(look.draws)), look)
     means, sds = (np.stack(each) for each in zip(*map(_moments(quantities), look.corrected), strict=True))
-    mean_errors = (now.mean(axis=0) - means) / sds[0]
-    sd_errors = now.std(axis=0) / sds - 1
+    varies = sds[0] > ROUNDING * (np.abs(means[0]) + np.abs(now).max(axis=0))  # constants have no error
+    mean_errors = np.where(varies, (now.mean(axis=0) - means) / sds[0], np.nan)
+    sd_errors = np.where(varies, now.std(axis=0) / sds - 1, np.nan)
 
     def standard_error(errors: Float[np.ndarray, "group quantity"], path: np.ndarray) -> np.ndarray:
         noise = (NUM_GROUPS - 1) * errors[1:].var(axis=0)  # by the jackknife
@@ -103,7 +104,7 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         sd_errors[0],
         standard_error(sd_errors, last[1] / sds[0] - 1),
     )
-    return SelfCheck(errors, float(shares.max()), look.least_curvature, *first.scores_alone, *counts)
+    return SelfCheck(errors, float(np.nanmax(shares)), look.least_curvature, *first.scores_alone, *counts)
 
 
 def corrected(draws: Draws, target: Target, seed: int) -> Draws:
@@ -119,7 +120,10 @@ def _looks(draws: Draws, target: Target, seed: int) -> tuple["Look", "Look"]:
     for _ in range(MAX_LOOKS - 1):
         if not look.is_far:
             break
-        look = _look(look.corrected[0], target, generator)
+        closer = _look(look.corrected[0], target, generator)
+        if closer.num_not_finite:
+            break  # one step too far
+        look = closer
     return first, look
 
 
@@ -148,28 +152,25 @@ def _look(draws: Draws, target: Target, generator: np.random.Generator) -> Look:
         nothing = np.nan, np.nan, np.nan
         return Look(draws, draws, [], draws, False, np.nan, nothing, *counts)
 
-    mean = draws.mean(axis=0)
-    centred = draws - mean
-    full = dim <= LARGE and num_draws >= 1.5 * dim
-    frame = np.linalg.cholesky(centred.T @ centred / num_draws) if full else np.diag(centred.std(axis=0))
-    white = np.linalg.solve(frame, centred.T).T if full else centred / np.diag(frame)
+    frame = Frame.of(draws)
+    white, turned = frame.white(draws), frame.turned(scores)
 
     def bend(directions: Float[np.ndarray, "direction dim"]) -> Float[np.ndarray, "direction dim"]:
-        return -np.asarray(target.bend(jnp.asarray(mean), jnp.asarray(directions @ frame.T))) @ frame
+        products = target.bend(jnp.asarray(frame.centre), jnp.asarray(frame.outside(directions)))
+        return -frame.turned(np.asarray(products))
 
-    judge = _by_matrix if full else _by_coordinate
-    corrections, bent, least = judge(white[chosen], scores @ frame, bend)
+    judge = _by_matrix if frame.is_full else _by_coordinate
+    corrections, bent, least = judge(white[chosen], turned, bend)
 
     def moved(correction: Correction) -> Draws:
         scale = correction.scale
-        inside = correction.move + (white @ scale.T if full else white * scale)
-        return np.asarray(mean + inside @ frame.T)
+        return frame.place(correction.move + (white @ scale.T if frame.is_full else white * scale))
 
     move, scale = corrections[0]
-    away = np.abs(scale - (np.eye(dim) if full else 1.0)).max()
+    away = np.abs(scale - (np.eye(dim) if frame.is_full else 1.0)).max()
     is_far = bool(max(np.abs(move).max(), away) > FAR)
     ratios = values + 0.5 * np.sum(white[chosen] ** 2, axis=1)
-    discrepancy = kernel_stein_discrepancy(white[chosen], scores @ frame, generator)
+    discrepancy = kernel_stein_discrepancy(white[chosen], turned, generator)
     alone = pareto_k(ratios), *discrepancy
     return Look(draws, white, list(map(moved, corrections)), bent, is_far, least, alone, *counts)
 
@@ -196,16 +197,17 @@ def _by_matrix(white: Draws, scores: Draws, bend: Bend) -> tuple[list[Correction
 
 def _by_coordinate(white: Draws, scores: Draws, bend: Bend) -> tuple[list[Correction], Draws, float]:
     """The same, with a scale for every coordinate and a shift that products with the Hessian give."""
+    residuals = scores + bend(white)
     slopes, spreads = [], []
     for kept in _leave_out(len(white)):
-        slope = scores[kept].mean(axis=0)
-        slopes.append(slope)
-        spreads.append(-np.mean((scores[kept] - slope) * white[kept], axis=0))
-    bent = scores - slopes[0] + white * spreads[0]
+        slopes.append(residuals[kept].mean(axis=0))
+        spreads.append(-np.mean((scores[kept] - scores[kept].mean(axis=0)) * white[kept], axis=0))
+    bent = residuals - slopes[0]
+    bent = bent - white * np.mean(bent * white, axis=0)
     least = float(spreads[0].min())
     spreads = [np.maximum(np.abs(spread), LEAST) for spread in spreads]
     move = conjugate_gradients(lambda direction: bend(direction[None])[0], slopes[0], 1 / spreads[0])
-    moves = [move + white.mean(axis=0) + (slope - slopes[0]) / spreads[0] for slope in slopes]
+    moves = [move + (slope - slopes[0]) / spreads[0] for slope in slopes]
     return [Correction(move, spread**-0.5) for move, spread in zip(moves, spreads, strict=True)], bent, least
 
 

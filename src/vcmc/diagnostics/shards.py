@@ -19,6 +19,7 @@ NUM_LABELLED, SWITCHED = (
     50,
     0.02,
 )  # draws of a chain whose labels are looked at; share of them that may look switched
+MAX_NAMED = 10  # shards that disagree, before it is enough
 SUSPICIOUS = 1e-4  # chance that a sound run with any number of shards is called disagreeing
 
 Draws = Float[np.ndarray, "shard chain draw dim"]
@@ -74,9 +75,10 @@ def disagreeing_shards(draws: Draws) -> dict[int, int]:
             return {}  # coordinates that determine each other: no distance to speak of
         precisions = np.linalg.inv(covariances)
         limit = chdtri(dim, SUSPICIOUS / num_shards)
-    rest, found = list(range(num_shards)), {}
-    while len(rest) > 2:
-        distances = _distances(rest, means, precisions)
+    rest = list(range(num_shards))
+    found: dict[int, int] = {}
+    while len(rest) > 2 and len(found) < MAX_NAMED:
+        distances = _distances(rest, means, precisions, variances if apart else covariances)
         worst = max(distances, key=lambda shard: distances[shard][0])
         if distances[worst][0] < limit:
             break
@@ -85,7 +87,9 @@ def disagreeing_shards(draws: Draws) -> dict[int, int]:
     return dict(sorted(found.items()))
 
 
-def _distances(rest: list[int], means: np.ndarray, precisions: np.ndarray) -> dict[int, tuple[float, int]]:
+def _distances(
+    rest: list[int], means: np.ndarray, precisions: np.ndarray, spreads: np.ndarray
+) -> dict[int, tuple[float, int]]:
     """Squared distance of every shard's mean from the consensus of the rest, and the coordinate that is off most."""
     total = precisions[rest].sum(axis=0)
     apart = precisions.ndim == 2
@@ -97,11 +101,11 @@ def _distances(rest: list[int], means: np.ndarray, precisions: np.ndarray) -> di
         others = total - precisions[shard]
         pull = sum_weighted - weighted[shard]
         if apart:
-            off = (means[shard] - pull / others) ** 2 / (1 / precisions[shard] + 1 / others)
+            off = (means[shard] - pull / others) ** 2 / (spreads[shard] + 1 / others)
             found[shard] = float(off.max()), int(np.argmax(off))
             continue
         gap = means[shard] - np.linalg.solve(others, pull)
-        spread = np.linalg.inv(precisions[shard]) + np.linalg.inv(others)
+        spread = spreads[shard] + np.linalg.inv(others)
         single = gap**2 / np.diag(spread)
         found[shard] = float(gap @ np.linalg.solve(spread, gap)), int(np.argmax(single))
     return found
@@ -121,17 +125,16 @@ def switching_shards(space: Product, draws: Draws) -> list[int]:
     from scipy.optimize import linear_sum_assignment  # here, not above: it adds to the time of `import vcmc`
 
     found = set()
-    for count in sorted({inside.num_labels for inside in space.values() if inside.num_labels}):
-        names = [name for name, inside in space.items() if inside.num_labels == count]
-        part = Product({name: space[name] for name in names})
+    for block, part in space.labelled():
         some = np.linspace(0, draws.shape[2] - 1, min(draws.shape[2], NUM_LABELLED)).astype(int)
-        points = draws[:, :, some][..., np.array(space.indices(*names))]
+        points = draws[:, :, some][..., np.array(block)]
         points = points.reshape(len(draws), -1, points.shape[-1])
         components = np.asarray(jax.jit(jax.vmap(jax.vmap(part.components)))(jnp.asarray(points)))
         for shard, each in enumerate(components):
-            steps = np.median(np.abs(np.diff(each, axis=0)), axis=(0, 1)) + 1e-300
+            steps = np.median(np.abs(np.diff(each, axis=0)), axis=(0, 1))
+            steps = np.maximum(steps, 1e-3 * each.std(axis=(0, 1)) + 1e-12)  # a chain may stand still
             gaps = np.sum(((each[0][None, :, None] - each[:, None]) / steps) ** 2, axis=-1)
-            other = [bool((linear_sum_assignment(gap)[1] != np.arange(count)).any()) for gap in gaps]
+            other = [bool((linear_sum_assignment(gap)[1] != np.arange(len(gap))).any()) for gap in gaps]
             if np.mean(other) > SWITCHED:
                 found.add(shard)
     return sorted(found)

@@ -6,14 +6,14 @@ is found, but there is reason not to be sure. *Poor*: errors were found. *Unknow
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from .selfcheck import LEAST, Errors, SelfCheck
 
 TOLERATED = 0.1  # of an sd, or as a share of the sd
-UNSURE = 0.25  # the standard error of an error, above which it says little
+UNSURE = 0.2  # the standard error of an error, above which it says little
 CROOKED = 0.3  # share of the scores that is not linear, above which an affine correction is a guess
 CHANCE, MOST = 4.0, 0.2  # Monte Carlo errors that may happen, but to no more than this
 
@@ -34,9 +34,11 @@ class Diagnosis:
         reasons: why it is not good, in words.
         can_be_refined: whether more evaluations of the full-data log density would help.
         errors: estimated errors of every parameter's mean and sd, with standard errors.
-        pareto_k: shape of the tail of the ratios of the posterior and a Gaussian with the draws' moments.
+        pareto_k: shape of the tail of the ratios of the posterior and a Gaussian with the draws' moments. For information, as
+            in many dimensions it is large for good draws, too.
         ksd: kernel Stein discrepancy of the draws, in coordinates that they whiten.
-        ksd_p_value: the share of sound draws that would have a larger one.
+        ksd_p_value: the share of sound draws that would have a larger one. For information: with enough points any draws have
+            a small one.
         not_linear: the largest share of the scores that is not linear in the draws: zero for a Gaussian posterior.
     """
 
@@ -54,8 +56,7 @@ class Diagnosis:
         """The verdict in a few sentences."""
         said = [f"The result is {self.verdict}."] if self.verdict != "unknown" else [UNKNOWN]
         if self.errors:
-            worst, spread = _worst(self.errors)
-            said.append(f"Largest estimated errors: {worst}; {spread}.")
+            said.append(f"Largest estimated errors: {_worst(self.errors)}.")
         said += self.reasons
         if self.can_be_refined:
             said.append(ADVICE)
@@ -83,7 +84,7 @@ def judge(
     if check is None:
         return Diagnosis("unknown", notes)
     found = _faults(check, errors, ess) + ([elsewhere] if elsewhere else [])
-    doubtful = _unsure(check, errors)
+    doubtful = [] if found else _unsure(check, errors, ess)
     level: Level = "poor" if found else "doubtful" if doubtful or notes else "good"
     numbers = (check.pareto_k, check.ksd, check.ksd_p_value, check.not_linear)
     can_be_refined = bool(found or doubtful) and not (elsewhere or check.num_not_finite)
@@ -100,55 +101,73 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[
         found.append(
             "The posterior does not fall off around the combined draws in some direction: they lie between modes, or far out."
         )
-    for what, factor in (("mean", 1.0), ("sd", 0.5**0.5)):
-        limit = float(np.clip(factor * CHANCE / np.sqrt(ess), TOLERATED, MOST))
-        off = [
-            (
-                label,
-                float(getattr(errors[name], what)[index]),
-                float(getattr(errors[name], what + "_se")[index]),
-            )
-            for name, label, index in _entries(errors)
-        ]
-        off = [(label, size, error) for label, size, error in off if abs(size) - 2 * error > limit]
+    for what in ("mean", "sd"):
+        off = [one for one in _sizes(errors, what) if abs(one.size) - 2 * one.error > _limit(what, ess)]
         if off:
-            label, size, error = max(off, key=lambda each: abs(each[1]))
-            amount = (
-                f"{size:+.3f} ± {error:.3f} sd"
-                if what == "mean"
-                else f"{100 * size:+.1f} ± {100 * error:.1f} %"
-            )
             more = "" if len(off) == 1 else f" (and {len(off) - 1} more)"
-            found.append(f"The {what} of {label}{more} is off by {amount}.")
+            worst = max(off, key=lambda one: abs(one.size))
+            found.append(f"The {what} of {worst.label}{more} is off by {worst}.")
     return found
 
 
-def _unsure(check: SelfCheck, errors: Mapping[str, Errors]) -> list[str]:
+def _unsure(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[str]:
+    if not errors:
+        return [
+            "Its errors could not be estimated: there are too few draws, or the log density is not finite near them."
+        ]
     if check.not_linear > CROOKED:
         return [
             f"The posterior is far from Gaussian where the draws are (share of the scores that is not linear: {check.not_linear:.2f}), "
             "and its errors can only be guessed at."
         ]
-    unsure = [
-        label
-        for name, label, index in _entries(errors)
-        if max(errors[name].mean_se[index], errors[name].sd_se[index]) > UNSURE
-    ]
-    if unsure:
-        return [
-            f"The errors of {len(unsure)} quantities ({unsure[0]} first) are known to ± {UNSURE} at best."
-        ]
+    for what in ("mean", "sd"):
+        limit = _limit(what, ess)
+        unsure = [one for one in _sizes(errors, what) if one.error > UNSURE or abs(one.size) > limit]
+        if unsure:
+            more = "" if len(unsure) == 1 else f" (and {len(unsure) - 1} more)"
+            worst = max(unsure, key=lambda one: abs(one.size) + 2 * one.error)
+            return [f"The {what} of {worst.label}{more} may be off: by {worst}, as far as can be told."]
     return []
 
 
-def _worst(errors: Mapping[str, Errors]) -> tuple[str, str]:
-    entries = list(_entries(errors))
-    name, label, index = max(entries, key=lambda entry: abs(errors[entry[0]].mean[entry[2]]))
-    one = errors[name]
-    mean = f"mean of {label} {one.mean[index]:+.3f} ± {one.mean_se[index]:.3f} sd"
-    name, label, index = max(entries, key=lambda entry: abs(errors[entry[0]].sd[entry[2]]))
-    one = errors[name]
-    return mean, f"sd of {label} {100 * one.sd[index]:+.1f} ± {100 * one.sd_se[index]:.1f} %"
+class Size(NamedTuple):
+    """An error of one number, and its standard error."""
+
+    label: str
+    what: str
+    size: float
+    error: float
+
+    def __str__(self) -> str:
+        if self.what == "mean":
+            return f"{self.size:+.3f} ± {self.error:.3f} sd"
+        return f"{100 * self.size:+.1f} ± {100 * self.error:.1f} %"
+
+
+def _sizes(errors: Mapping[str, Errors], what: str) -> list[Size]:
+    return [
+        Size(
+            label,
+            what,
+            float(getattr(errors[name], what)[index]),
+            float(getattr(errors[name], what + "_se")[index]),
+        )
+        for name, label, index in _entries(errors)
+    ]
+
+
+def _limit(what: str, ess: float) -> float:
+    """The error that a mean or an sd of so many effective draws may have."""
+    effective = ess if np.isfinite(ess) else 1.0
+    chance = CHANCE / np.sqrt(effective if what == "mean" else 2 * effective)
+    return float(np.clip(chance, TOLERATED, MOST))
+
+
+def _worst(errors: Mapping[str, Errors]) -> str:
+    worst = [
+        max(_sizes(errors, what), key=lambda one: abs(one.size), default=None) for what in ("mean", "sd")
+    ]
+    return "; ".join(f"{one.what} of {one.label} {one}" for one in worst if one is not None)
 
 
 def _entries(errors: Mapping[str, Errors]) -> list[tuple[str, str, tuple[int, ...]]]:
@@ -157,5 +176,5 @@ def _entries(errors: Mapping[str, Errors]) -> list[tuple[str, str, tuple[int, ..
         (name, name + (f"[{','.join(map(str, index))}]" if index else ""), index)
         for name, each in errors.items()
         for index in np.ndindex(np.shape(each.mean))
-        if np.isfinite(each.mean[index]) and np.isfinite(each.sd[index])
+        if all(np.isfinite(part[index]) for part in each)
     ]

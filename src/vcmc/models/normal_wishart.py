@@ -64,6 +64,17 @@ class NormalWishart(Model):
             derived=None if mean is None else lambda _: {"mean": jnp.asarray(self.mean)},
         )
 
+    def __eq__(self, other: object) -> bool:
+        """Models of equal numbers are the same to compiled functions, as `fitted` makes a new one whenever it is called."""
+        return isinstance(other, NormalWishart) and self._numbers() == other._numbers()
+
+    def __hash__(self) -> int:
+        return hash(self._numbers())
+
+    def _numbers(self) -> tuple[Any, ...]:
+        mean = None if self.mean is None else self.mean.tobytes()
+        return self.dim, self.dof, self.scale.tobytes(), mean
+
     def fitted(self, shards: Sequence[Shard]) -> "NormalWishart":
         check_columns(shards, self.dim)
         if self.mean is not None:

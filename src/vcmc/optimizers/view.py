@@ -1,6 +1,6 @@
 """A target as seen from the frame of an affine aggregator: what Newton's method looks at, and the steps that it makes.
 
-Inside the frame a draw is $u = a + V z$; `Look` is what the target says at a batch of draws, for some shift $a$ and scale $V$.
+Inside the frame a draw is $u = a + V z$; `Place` is what the target says at a batch of draws, for some shift $a$ and scale $V$.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ..aggregators.affine import Affine
 from ..aggregators.base import AbstractAggregator
 from ..aggregators.combinatorial import Combinatorial
 from ..objective import Objective
-from ..stein import conjugate_gradients, gap, root_of_inverse
+from ..stein import Frame, conjugate_gradients, gap, root_of_inverse
 from ..target import Target
 
 LOW = 0.02  # the least curvature, relative to the consensus precision, that is taken for one
@@ -27,7 +27,7 @@ Vector = Float[np.ndarray, " dim"]
 Matrix = Float[np.ndarray, "dim dim"]
 
 
-class Look(NamedTuple):
+class Place(NamedTuple):
     """A shift and a scale, and what the target says at the draws that they make."""
 
     shift: Vector
@@ -63,17 +63,16 @@ class View:
         self.target = target
         self.white = np.asarray(jnp.sum(objective.prepared, axis=0))
         self.dim = self.white.shape[1]
-        self.frame = np.asarray(affine.frame)
+        self.frame = Frame(np.asarray(affine.centre), np.asarray(affine.frame))
         self.full = affine.is_full
 
-    def look(self, shift: Vector, scale: np.ndarray, chosen: np.ndarray) -> Look:
+    def look(self, shift: Vector, scale: np.ndarray, chosen: np.ndarray) -> Place:
         """Evaluate the target at some of the draws that a shift and a scale make."""
-        return Look(shift, scale, *self._evaluate(shift + self.scaled(scale, self.white[chosen])))
+        return Place(shift, scale, *self._evaluate(shift + self.scaled(scale, self.white[chosen])))
 
     def _evaluate(self, inside: Float[np.ndarray, "point dim"]) -> tuple[np.ndarray, np.ndarray]:
-        values, scores = self.target(self.affine.place(jnp.asarray(inside)))
-        turned = np.asarray(scores) @ self.frame if self.full else np.asarray(scores) * self.frame
-        return np.asarray(values), turned
+        values, scores = self.target(jnp.asarray(self.frame.place(inside)))
+        return np.asarray(values), self.frame.turned(np.asarray(scores))
 
     def scaled(self, scale: np.ndarray, white: Float[np.ndarray, "draw dim"]) -> np.ndarray:
         """White draws times a scale."""
@@ -81,9 +80,8 @@ class View:
 
     def bend(self, shift: Vector, directions: Float[np.ndarray, "direction dim"]) -> np.ndarray:
         """Products of minus the Hessian with directions, all inside the frame."""
-        outside = directions @ self.frame.T if self.full else directions * self.frame
-        products = np.asarray(self.target.bend(self.affine.place(jnp.asarray(shift)), jnp.asarray(outside)))
-        return -(products @ self.frame if self.full else products * self.frame)
+        outside = jnp.asarray(self.frame.outside(directions))
+        return -self.frame.turned(np.asarray(self.target.bend(jnp.asarray(self.frame.place(shift)), outside)))
 
     def curvature(self, shift: Vector) -> Matrix | None:
         """Minus the Hessian at a shift; above some number of coordinates it is left out."""
@@ -96,22 +94,22 @@ class View:
         """The scale that suits a curvature, where it is positive; all else stays within bounds."""
         return np.ones(self.dim) if curvature is None else root_of_inverse(curvature, LOW)[0]
 
-    def residuals(self, here: Look, curvature: Matrix | None, chosen: np.ndarray) -> np.ndarray:
+    def residuals(self, here: Place, curvature: Matrix | None, chosen: np.ndarray) -> np.ndarray:
         """What is left of the scores if the curvature is taken from them."""
         if curvature is None:
             return here.scores
         return here.scores + self.scaled(here.scale, self.white[chosen]) @ curvature
 
-    def value(self, here: Look, curvature: Matrix | None, chosen: np.ndarray) -> tuple[float, float]:
+    def value(self, here: Place, curvature: Matrix | None, chosen: np.ndarray) -> tuple[float, float]:
         """The objective and its Monte Carlo error."""
         heights, expected = self._hill(here, here.shift, curvature, chosen)
         single = here.values - heights
-        entropy = self.log_det(here.scale) + self.log_det(self.frame)
+        entropy = self.log_det(here.scale) + self.log_det(self.frame.root)
         entropy += 0.5 * self.dim * np.log(2 * np.pi * np.e)
         return float(single.mean() + expected + entropy), _error(single)
 
     def _hill(
-        self, here: Look, top: Vector, curvature: Matrix | None, chosen: np.ndarray
+        self, here: Place, top: Vector, curvature: Matrix | None, chosen: np.ndarray
     ) -> tuple[np.ndarray | float, float]:
         """A quadratic about a point at the draws of a batch, and what it is on average over all draws."""
         if curvature is None:
@@ -126,7 +124,7 @@ class View:
         return float(np.linalg.slogdet(scale)[1] if self.full else np.sum(np.log(np.abs(scale))))
 
     def step(
-        self, here: Look, curvature: Matrix | None, chosen: np.ndarray, careful: bool = False
+        self, here: Place, curvature: Matrix | None, chosen: np.ndarray, careful: bool = False
     ) -> Step | None:
         """Where to go next; nothing if the curvature is not that of a hill, unless told to be careful."""
         if curvature is None:
@@ -147,7 +145,7 @@ class View:
         gain = 0.5 * (inverse @ found.slope) @ move + 0.5 * float(np.sum(spread - 1 - np.log(spread)))
         return Step(here.shift + move, root, gain, np.linalg.inv(root @ root))
 
-    def _step_by_coordinate(self, here: Look, chosen: np.ndarray) -> Step:
+    def _step_by_coordinate(self, here: Place, chosen: np.ndarray) -> Step:
         """A step with a scale for every coordinate: the shift by conjugate gradients on products with the Hessian."""
         moved = self.scaled(here.scale, self.white[chosen])
         slope = here.scores.mean(axis=0)
@@ -164,7 +162,7 @@ class View:
     def _solve(self, shift: Vector, goal: Vector, diagonal: Vector) -> Vector:
         return conjugate_gradients(lambda direction: self.bend(shift, direction[None])[0], goal, diagonal)
 
-    def walk(self, here: Look, step: Step, chosen: np.ndarray) -> Look | None:
+    def walk(self, here: Place, step: Step, chosen: np.ndarray) -> Place | None:
         """Go as far towards a step's end as the objective does not fall by more than its noise."""
         precision = step.precision if self.full else None
         length = 1.0
@@ -182,24 +180,24 @@ class View:
             length /= 2
         return None
 
-    def restart(self, shift: Vector, scale: np.ndarray, chosen: np.ndarray) -> Look:
+    def restart(self, shift: Vector, scale: np.ndarray, chosen: np.ndarray) -> Place:
         """A look around the summit of the target, with the scale that suits the curvature there."""
         summit = self.summit(shift, shift + self.scaled(scale, self.white[chosen]))
         return self.look(summit, self.scale_for(self.curvature(summit)), chosen)
 
-    def is_lower(self, here: Look, shift: Vector, scale: np.ndarray, chosen: np.ndarray) -> bool:
+    def is_lower(self, here: Place, shift: Vector, scale: np.ndarray, chosen: np.ndarray) -> bool:
         """Whether the objective is lower than at another shift and scale, where the target is finite too."""
         other = self.look(shift, scale, chosen)
         rise = np.mean(here.values - other.values) + self.log_det(here.scale) - self.log_det(other.scale)
         return other.is_finite and float(rise) < 0
 
-    def distance(self, here: Look, there: Look) -> float:
+    def distance(self, here: Place, there: Place) -> float:
         """How far a step went, in sds per coordinate."""
         away = there.shift - here.shift
         inside = np.linalg.solve(there.scale, away) if self.full else away / there.scale
         return float(np.sqrt(np.mean(inside**2)))
 
-    def enough(self, here: Look, curvature: Matrix | None, chosen: np.ndarray) -> int:
+    def enough(self, here: Place, curvature: Matrix | None, chosen: np.ndarray) -> int:
         """How many draws make the noise of a step small beside the draws' own Monte Carlo error."""
         residuals = self.scaled(here.scale, self.residuals(here, curvature, chosen))
         share = min(1.0, MORE * float(np.mean(residuals.var(axis=0))))
@@ -207,10 +205,7 @@ class View:
 
     def summit(self, shift: Vector, draws: Float[np.ndarray, "draw dim"]) -> Vector:
         """The highest point that a climb finds from a shift, or from the best of the shards' means and some draws."""
-        means = np.asarray(self.affine.means - self.affine.centre)
-        inverse = np.asarray(self.affine.inverse)
-        means = means @ inverse.T if self.full else means * inverse
-        starts = np.concatenate([shift[None], means, draws])
+        starts = np.concatenate([shift[None], self.frame.white(np.asarray(self.affine.means)), draws])
         values = np.nan_to_num(self._evaluate(starts)[0], nan=-np.inf)
         here, height = starts[int(np.argmax(values))], values.max()
         for _ in range(MAX_CLIMB if np.isfinite(height) else 0):

@@ -1,0 +1,54 @@
+"""Verdicts, from estimated errors."""
+
+import numpy as np
+import pytest
+
+from vcmc.diagnostics.selfcheck import Errors, SelfCheck
+from vcmc.diagnostics.verdict import judge
+
+
+def check(errors, **others):
+    numbers = {"not_linear": 0.0, "least_curvature": 1.0, "num_not_finite": 0} | others
+    return SelfCheck(errors, pareto_k=0.1, ksd=0.0, ksd_p_value=0.5, num_points=400, **numbers)
+
+
+def verdict(mean=0.0, mean_se=0.01, sd=0.0, sd_se=0.01, notes=(), ess=1000.0, **others):
+    errors = Errors(*(np.array([0.0, value]) for value in (mean, mean_se, sd, sd_se)))
+    return judge(check(errors, **others), {"beta": errors}, list(notes), ess)
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "words"),
+    [
+        ({}, "good", "The result is good."),
+        ({"mean": 0.09}, "good", "mean of beta[1] +0.090 ± 0.010 sd"),
+        ({"mean": -0.3}, "poor", "The mean of beta[1] is off by -0.300 ± 0.010 sd"),
+        ({"mean": 0.3, "mean_se": 0.11}, "doubtful", "The mean of beta[1] may be off: by +0.300 ± 0.110 sd"),
+        ({"mean_se": 0.3}, "doubtful", "may be off: by +0.000 ± 0.300 sd"),
+        ({"sd": 0.5}, "poor", "The sd of beta[1] is off by +50.0 ± 1.0 %"),
+        ({"sd": 0.5, "ess": 5.0}, "poor", "The sd of beta[1] is off"),  # chance does not explain everything
+        ({"mean": 0.15, "ess": 500.0}, "good", "+0.150"),  # a Monte Carlo error that may happen
+        ({"mean": 0.5, "ess": np.nan}, "poor", "is off by"),
+        ({"not_linear": 0.5}, "doubtful", "far from Gaussian"),
+        ({"least_curvature": -1.0}, "poor", "does not fall off around the combined draws"),
+        ({"num_not_finite": 3}, "poor", "not finite at 3 of 400 combined draws"),
+        ({"notes": ["shards 3 disagree."]}, "doubtful", "shards 3 disagree."),
+    ],
+)
+def test_verdicts(settings, level, words):
+    found = verdict(**settings)
+    assert found.verdict == level
+    assert words in found.text
+
+
+def test_no_estimate_is_not_good():
+    """Too few draws, or a log density that is not finite near them."""
+    found = judge(check(None, not_linear=np.nan, least_curvature=np.nan), {}, [], 100.0)
+    assert found.verdict == "doubtful"
+    assert "could not be estimated" in found.text
+
+
+def test_advice_is_given_where_it_helps():
+    assert "vcmc.refine(tree, model, rows)" in verdict(mean=0.5).text
+    assert "vcmc.refine" not in verdict(notes=["shards 3 disagree."]).text
+    assert "vcmc.refine" not in verdict(num_not_finite=3).text
