@@ -24,7 +24,7 @@ BLOCK = 10  # iterations between looks at R-hat
 MIN_KEPT = (
     40  # iterations: with fewer in each of 32 chains, R-hat of the worst of a hundred coordinates is noise
 )
-TARGET_ACCEPT = 0.8
+TARGET_ACCEPT = 0.7
 CAREFUL = 0.1  # share of trajectories with a tenth of the step size: they free chains from where the target is steep
 MAX_STEPS = 64
 GOOD_RHAT = 1.01

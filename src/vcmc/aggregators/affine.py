@@ -37,15 +37,14 @@ class Spreads(NamedTuple):
 
 
 class Affine(AbstractAggregator):
-    """A shift, and a scale for all shards or for each: numbers, or matrices."""
+    """A shift, and a scale for all shards or for each: numbers, or matrices. `inside` is $B^{-1} S_k$."""
 
     shift: Free
     scale: Free
     centre: Float[Array, " dim"]
     frame: Float[Array, "dim dim"] | Float[Array, " dim"]
-    inverse: Float[Array, "dim dim"] | Float[Array, " dim"]
     means: Float[Array, "shard dim"]
-    weights: Float[Array, "shard dim dim"] | Float[Array, "shard dim"]
+    inside: Float[Array, "shard dim dim"] | Float[Array, "shard dim"]
     per_shard: bool = eqx.field(static=True)
 
     @property
@@ -55,9 +54,7 @@ class Affine(AbstractAggregator):
 
     def prepare(self, points: Float[Array, "shard dim"]) -> Float[Array, "shard dim"]:
         away = points - self.means
-        if self.is_full:
-            return jnp.einsum("kij,kj->ki", self.weights, away) @ self.inverse.T
-        return self.weights * away * self.inverse
+        return jnp.einsum("kij,kj->ki", self.inside, away) if self.is_full else self.inside * away
 
     def merge(self, prepared: Float[Array, "shard dim"]) -> Point:
         return self.place(self.shift.values + self._scaled(prepared))
@@ -79,9 +76,8 @@ class Affine(AbstractAggregator):
 
     def log_dets(self, prepared: Float[Array, "shard dim"]) -> Float[Array, " shard"]:
         del prepared
-        return jnp.broadcast_to(_log_det(self.scale.values, self.is_full), len(self.means)) + _log_det(
-            self.weights, self.is_full
-        )
+        scales = jnp.broadcast_to(_log_det(self.scale.values, self.is_full), len(self.means))
+        return scales + _log_det(self.inside, self.is_full) + _log_det(self.frame, self.is_full)
 
     def moments(self, prepared: Float[Array, "shard draw dim"]) -> Spreads:
         spreads = means_and_covariances(prepared)[1] if self.is_full else np.asarray(prepared).var(axis=1)
@@ -93,8 +89,8 @@ class Affine(AbstractAggregator):
         if not self.is_full:
             variances = np.asarray(self.frame) ** 2 * self._total(moments)
             return np.diag(1 / variances)
-        inverse = np.asarray(self.inverse)
-        return inverse.T @ np.linalg.inv(self._total(moments)) @ inverse
+        frame = np.asarray(self.frame)
+        return np.linalg.inv(frame @ self._total(moments) @ frame.T)
 
     def _total(self, moments: Spreads) -> np.ndarray:
         spreads = np.asarray(moments.values)
@@ -119,9 +115,9 @@ class Affine(AbstractAggregator):
 
     def shard_weights(self) -> Float[Array, "shard dim"]:
         if not self.is_full:
-            return self.scale.values * self.weights
-        scales = self.frame @ self.scale.values @ self.inverse
-        return jnp.einsum("...ij,kji->ki" if scales.ndim == 2 else "kij,kji->ki", scales, self.weights)
+            return self.frame * self.scale.values * self.inside
+        scales = self.frame @ self.scale.values
+        return jnp.einsum("ij,kji->ki" if scales.ndim == 2 else "kij,kji->ki", scales, self.inside)
 
 
 def _log_det(matrices: Array, full: bool) -> Array:
@@ -165,18 +161,19 @@ class AffineFamily(AbstractFamily):
             _, covariances = means_and_covariances(draws)
             weights = start.matrices(np.linalg.inv(shrunk(covariances, num_draws)))
             centre = np.einsum("kij,kj->i", weights, means)
-            covariance = np.einsum("kij,kjl,kml->im", weights, covariances, weights, optimize=True)
             if num_draws > ENOUGH * dim:
                 merged = np.einsum("kij,knj->ni", weights, values - means[:, None], optimize=True)
                 covariance = merged.T @ merged / num_draws
+            else:
+                covariance = np.einsum("kij,kjl,kml->im", weights, covariances, weights, optimize=True)
             frame = np.linalg.cholesky(covariance)
-            inverse = np.linalg.inv(frame)
+            inside = np.linalg.inv(frame) @ weights
         else:
             weights = np.asarray(start.diagonal(draws).values)
             centre = np.sum(weights * means, axis=0)
             merged = np.einsum("kj,knj->nj", weights, values - means[:, None])
             frame = merged.std(axis=0)
-            inverse = 1 / frame
+            inside = weights / frame
         scale = np.eye(dim) if full else np.ones(dim)
         if self.per_shard:
             scale = np.broadcast_to(scale, (num_shards, *scale.shape))
@@ -185,8 +182,7 @@ class AffineFamily(AbstractFamily):
             Free(jnp.asarray(scale)),
             jnp.asarray(centre),
             jnp.asarray(frame),
-            jnp.asarray(inverse),
             jnp.asarray(means),
-            jnp.asarray(weights),
+            jnp.asarray(inside),
             self.per_shard,
         )

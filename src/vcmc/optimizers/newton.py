@@ -22,7 +22,7 @@ from ..objective import Objective
 from .base import AbstractOptimizer, Climb, Weights
 from .view import View
 
-FIRST = 64  # draws in the first batches
+FIRST = 32  # draws in the first batches
 NEAR, NEARER = 1e-3, 5e-5  # nats per coordinate that a step promises: then take a larger batch, or stop
 FAR = 0.3  # sds per coordinate: a longer step asks for the curvature anew
 
@@ -65,19 +65,23 @@ class Newton(AbstractOptimizer):
         here = view.look(shift, scale, chosen)
         if not here.is_finite:
             here, restarted = view.restart(shift, scale, chosen), True
-        curvature = view.curvature(here.shift) if here.is_finite else None
+        # the first step takes the averages' own precision for the curvature: where it leads to, the curvature is asked for
+        curvature = view.curvature(here.shift) if restarted and here.is_finite else view.guess()
+        guessed = not restarted
         while here.is_finite and len(values) < self.max_iterations:
             value, error = view.value(here, curvature, chosen)
             values.append(value)
             errors.append(error)
             step = view.step(here, curvature, chosen, careful=restarted)
             advance()
-            small = step is not None and step.gain < view.dim * (NEARER if last else NEAR)
+            small = not guessed and step is not None and step.gain < view.dim * (NEARER if last else NEAR)
             there = None if step is None or small else view.walk(here, step, chosen)
             if there is not None:
-                if view.distance(here, there) > FAR:
-                    curvature = view.curvature(there.shift)
+                if guessed or view.distance(here, there) > FAR:
+                    curvature, guessed = view.curvature(there.shift), False
                 here = there
+            elif guessed:
+                curvature, guessed = view.curvature(here.shift), False
             elif not small and not restarted:
                 here, restarted = view.restart(shift, scale, chosen), True
                 curvature = view.curvature(here.shift)
@@ -88,8 +92,11 @@ class Newton(AbstractOptimizer):
                     trouble = SOME_NOT_FINITE
                     break
                 here = closer
+            elif small and step is not None:
+                here = here._replace(shift=step.shift, scale=step.scale)  # so short that it needs no look
+                break
             else:
-                trouble = "" if small else _stuck(len(values))
+                trouble = _stuck(len(values))
                 break
         if not here.is_finite:
             return Climb(weights, np.array([np.nan]), np.array([np.nan]), NOT_FINITE, True)

@@ -90,6 +90,10 @@ class View:
         products = self.bend(shift, np.eye(self.dim))
         return (products + products.T) / 2
 
+    def guess(self) -> Matrix | None:
+        """The curvature of a Gaussian with the averages' covariance."""
+        return np.eye(self.dim) if self.full else None
+
     def scale_for(self, curvature: Matrix | None) -> np.ndarray:
         """The scale that suits a curvature, where it is positive; all else stays within bounds."""
         return np.ones(self.dim) if curvature is None else root_of_inverse(curvature, LOW)[0]
