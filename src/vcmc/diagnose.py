@@ -14,7 +14,7 @@ from .diagnostics.selfcheck import Errors, self_check
 from .diagnostics.verdict import Diagnosis, judge
 from .model import Model
 from .partition import Partition, check_seed
-from .result import params_of, to_points
+from .result import to_params, to_points
 from .target import Target
 
 if TYPE_CHECKING:
@@ -94,10 +94,9 @@ def diagnose_draws(
     """Judge draws, given as points, by the full-data target; `notes` is what was doubtful before."""
     model = target.densities[0].model
     shapes: dict[str, tuple[int, ...]] = {}
-    params_at = params_of(model.space, model.derived)
 
     def quantities(points: Float[Array, "draw dim"]) -> Float[np.ndarray, "draw quantity"]:
-        params = params_at(points)
+        params = to_params(model.space, points, model.derived)
         shapes.update({name: values.shape[1:] for name, values in params.items()})
         return np.concatenate([values.reshape(len(values), -1) for values in params.values()], axis=1)
 

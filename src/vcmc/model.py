@@ -28,7 +28,10 @@ LogPrior = Callable[[Params], Scalar]
 LogLikelihood = Callable[[Params, Rows], Float[Array, " row"]]
 Derived = Callable[[Params], Params]
 
-BATCH = 64  # points or directions at once: some numbers for every row and point are held
+BATCH, FEW = (
+    32,
+    8,
+)  # points or directions at once, as some numbers for every row and point are held; few are not filled up
 
 
 class Model:
@@ -146,7 +149,7 @@ def _bend(
 
 def _batches(points: Float[Array, "point dim"]) -> list[Any]:
     """Points in batches of one size, the last filled up, so that all share one program and its memory."""
-    if len(points) <= BATCH:
+    if len(points) <= FEW or len(points) == BATCH:
         return [points]
     values = np.asarray(points)  # cut in NumPy, as JAX would compile a program for every number of points
     filling = np.repeat(values[-1:], -len(values) % BATCH, axis=0)
@@ -154,4 +157,5 @@ def _batches(points: Float[Array, "point dim"]) -> list[Any]:
 
 
 def _joined(parts: Sequence[Array], count: int) -> Array:
-    return parts[0] if len(parts) == 1 else jnp.asarray(np.concatenate(parts)[:count])
+    whole = len(parts) == 1 and len(parts[0]) == count
+    return parts[0] if whole else jnp.asarray(np.concatenate(parts)[:count])

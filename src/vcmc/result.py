@@ -1,8 +1,9 @@
 """Results as ArviZ knows them: an `xarray.DataTree` with groups `posterior` and `subposterior`."""
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -36,27 +37,19 @@ def to_params(
     space: Product, points: Float[Array, "*batch dim"], derived: Derived | None = None
 ) -> dict[str, np.ndarray]:
     """Params (and derived quantities) of a batch of points, as arrays with the batch's axes first."""
-    return params_of(space, derived)(points)
+    batch = points.shape[:-1]
+    flat = _params(space, derived, jnp.reshape(points, (-1, points.shape[-1])))
+    names = [*space, *(name for name in flat if name not in space)]  # compiled functions sort the names
+    return {name: np.asarray(flat[name]).reshape(*batch, *flat[name].shape[1:]) for name in names}
 
 
-def params_of(
-    space: Product, derived: Derived | None = None
-) -> Callable[[Float[Array, "*batch dim"]], dict[str, np.ndarray]]:
-    """`to_params` for many batches: a shape is compiled once."""
-
-    @jax.jit
-    @jax.vmap
-    def every(point: Array) -> dict[str, Array]:
+@partial(jax.jit, static_argnums=(0, 1))
+def _params(space: Product, derived: Derived | None, points: Float[Array, "draw dim"]) -> dict[str, Array]:
+    def one(point: Float[Array, " dim"]) -> dict[str, Array]:
         params = space.constrain(point)
         return {**params, **(derived(params) if derived else {})}
 
-    def of(points: Float[Array, "*batch dim"]) -> dict[str, np.ndarray]:
-        batch = points.shape[:-1]
-        flat = every(jnp.reshape(points, (-1, points.shape[-1])))
-        names = [*space, *(name for name in flat if name not in space)]  # compiled functions sort the names
-        return {name: np.asarray(flat[name]).reshape(*batch, *flat[name].shape[1:]) for name in names}
-
-    return of
+    return jax.vmap(one)(points)
 
 
 def to_points(space: Product, draws: Mapping[str, np.ndarray]) -> Float[Array, "draw dim"]:

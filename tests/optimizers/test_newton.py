@@ -37,7 +37,8 @@ def test_gaussian_shards_become_their_product(num_shards, start, gaussian_shards
     # the objective's constant is that of the target: at the optimum, minus its mean square plus the Gaussian's entropy
     target = float(shards.target()(jnp.asarray(mean)[None])[0][0])
     expected = target - 1.5 + 0.5 * np.linalg.slogdet(2 * np.pi * np.e * covariance)[1]
-    assert found.values[-1] == pytest.approx(expected, abs=1e-8)
+    # the last step, of less than 1.5e-4 nats, is not looked at again
+    assert found.values[-1] == pytest.approx(expected, abs=4 * found.errors[-1] + 2e-4)
 
 
 def test_a_scale_for_every_coordinate(gaussian_shards):
