@@ -53,6 +53,7 @@ ERROR_GROUPS = ("mean_error", "mean_error_se", "sd_error", "sd_error_se")
 KEPT = 4  # draws of a reference chain that are kept, in units of num_draws: longer ones are thinned
 GOOD_RHAT = 1.01
 NUM_JUDGED = 20  # draws of a shard whose log density is compared with that of the truth
+MAX_REFINED = 100  # coordinates, above which chains take minutes on two cores
 MAX_CURVED = 1000  # coordinates, above which the curvature of a Laplace approximation takes too long
 LARGEST = 2**30  # bytes of the shards' covariances, above which they do not fit into memory several times
 DIRECTIONS = 16  # columns of the curvature that are computed together: rows times as many numbers are held
@@ -457,7 +458,7 @@ def judge_methods(
             report.remark(f"{where}, {name}: failed, {type(error).__name__}: {error}")
             continue
         results = {name: (tree, tree.attrs["seconds_combine"])}
-        if name == "default":
+        if name == "default" and problem.model.space.dim <= MAX_REFINED:
             refined = vcmc.refine(tree, problem.model, partition, progress=False)
             by = refined.attrs["refined_by"]
             results[f"refined by {by}"] = refined, refined.attrs["seconds_refine"]

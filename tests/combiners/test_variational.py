@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from scipy.stats import wishart
 
 import vcmc
 from vcmc.aggregators import BlockFamily, Precision, SpectralFamily, Uniform, VectorFamily
@@ -107,11 +108,11 @@ def test_matrices_can_be_merged_by_their_spectra():
     rows = model.simulate(0, 1000, {"precision": np.diag([1.0, 2.0, 4.0])}).rows
     tree = vcmc.infer(model, rows, num_shards=4, combiner=Variational(family=SpectralFamily()), num_draws=400)
     assert np.linalg.eigvalsh(tree["posterior"]["precision"]).min() > 0
-    exact = vcmc.infer(model, rows, num_shards=1, num_draws=400)
-    gap = tree["posterior"]["precision"].mean(("chain", "draw")) - exact["posterior"]["precision"].mean(
-        ("chain", "draw")
-    )
-    assert np.abs(gap / exact["posterior"]["precision"].std(("chain", "draw"))).max() < 1
+    shard = vcmc.split(rows, 1).load(0)
+    whole = model.fitted([shard]).posterior_of(shard)
+    exact = wishart(float(whole.dof), np.asarray(whole.scale))
+    gap = tree["posterior"]["precision"].mean(("chain", "draw")) - exact.mean()
+    assert np.abs(gap / np.sqrt(exact.var())).max() < 1
 
 
 def mixed_log_prior(params):
@@ -150,16 +151,16 @@ def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
     model = vcmc.Model(space, mixed_log_prior, mixed_log_likelihood)
     partition = vcmc.split(rows, num_shards)
     tree = vcmc.infer(model, partition, combiner=Variational(BlockFamily()), num_draws=500)
-    exact = vcmc.infer(model, rows, num_shards=1, num_draws=2000)
     consensus = vcmc.combine(tree, model=model, rows=partition, combiner=Consensus())
     affine = vcmc.combine(tree, model=model, rows=partition)
+    exact = vcmc.refine(affine, model, partition, min_ess=4000, seed=1)
 
     def errors(tree):
         """Errors of means, in posterior sds, of all parameters; centres without their labels."""
         found = []
         for name in ("precision", "centres", "beta", "scale"):
             values = [
-                np.asarray(each["posterior"][name])[0].reshape(-1, exact["posterior"][name][0, 0].size)
+                np.asarray(each["posterior"][name]).reshape(-1, exact["posterior"][name][0, 0].size)
                 for each in (tree, exact)
             ]
             if name == "centres":
@@ -168,7 +169,7 @@ def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
         return np.concatenate(found)
 
     learned, averaged = errors(tree), errors(consensus)
-    assert np.sqrt(np.mean(errors(affine) ** 2)) < np.sqrt(np.mean(learned**2))
+    assert errors(affine).max() < 4 / np.sqrt(exact.attrs["refined_ess"])  # the reference's own Monte Carlo error
     assert np.sqrt(np.mean(learned**2)) < 0.7 * np.sqrt(np.mean(averaged**2))
     assert learned.max() < 0.25
     assert np.linalg.eigvalsh(tree["posterior"]["precision"]).min() > 0

@@ -9,6 +9,7 @@ import vcmc
 from vcmc.combiners import Consensus
 from vcmc.model import Subposterior
 from vcmc.models.normal_wishart import scott_design
+from vcmc.result import to_params
 from vcmc.samplers import NUTS, WishartExact
 
 
@@ -80,8 +81,12 @@ def test_shards_multiply_to_the_posterior():
     whole = model.posterior_of(vcmc.split(rows, 1).load(0))
     truth = wishart(float(whole.dof), np.asarray(whole.scale))
     gaps = []
+    partition = vcmc.split(rows, 20)
+    shards = [Subposterior(model, partition.load(k), jnp.asarray(1 / 20)) for k in range(20)]
     for sampler in (WishartExact(), WishartExact(temper_jacobian=False)):
-        tree = vcmc.infer(model, rows, num_shards=20, num_draws=4000, sampler=sampler, combiner=Consensus())
+        runs = [sampler.run(shard, jnp.zeros(10), jax.random.key(k), 4000) for k, shard in enumerate(shards)]
+        draws = to_params(model.space, jnp.stack([jnp.asarray(points) for points, _ in runs]))
+        tree = vcmc.combine(draws, space=model.space, combiner=Consensus())
         mean = tree["posterior"]["precision"].mean(("chain", "draw")).to_numpy()
         gaps.append(np.median(np.abs(mean - truth.mean()) / np.sqrt(truth.var())))
     assert gaps[0] < 0.5
