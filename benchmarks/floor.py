@@ -397,6 +397,8 @@ def self_estimates(
                 continue  # a constant, or the same number again
             own = (int(order[index[0]]), *index[1:]) if len(order) else index
             estimates = [float(tree[group][name].to_numpy()[own]) for group in ERROR_GROUPS]
+            if not np.isfinite(estimates).all():
+                continue  # a constant, up to rounding
             gap = float((draws.mean(axis=0)[index] - centre[index]) / spread[index])
             ratio = float(draws.std(axis=0)[index] / spread[index] - 1)
             noise = 1 / np.sqrt(float(ess[index])) * max(1.0, abs(gap))

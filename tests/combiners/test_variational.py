@@ -169,7 +169,9 @@ def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
         return np.concatenate(found)
 
     learned, averaged = errors(tree), errors(consensus)
-    assert errors(affine).max() < 4 / np.sqrt(exact.attrs["refined_ess"])  # the reference's own Monte Carlo error
+    assert errors(affine).max() < 4 / np.sqrt(
+        exact.attrs["refined_ess"]
+    )  # the reference's own Monte Carlo error
     assert np.sqrt(np.mean(learned**2)) < 0.7 * np.sqrt(np.mean(averaged**2))
     assert learned.max() < 0.25
     assert np.linalg.eigvalsh(tree["posterior"]["precision"]).min() > 0
