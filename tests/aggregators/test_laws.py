@@ -44,8 +44,6 @@ FAMILIES = {
     "spectral, full": (SpectralFamily(full=True), MATRIX),
     "combinatorial": (CombinatorialFamily(), CENTRES),
     "affine": (AffineFamily(), REAL),
-    "affine, diagonal": (AffineFamily(full=False), REAL),
-    "affine, each shard": (AffineFamily(full=True, per_shard=True), REAL),
     "affine, each shard, diagonal": (AffineFamily(full=False, per_shard=True), REAL),
     "affine, exchangeable": (AffineFamily(), MIXED),
     "blocks, spectral": (BlockFamily({"precision": SpectralFamily(full=True)}), MIXED),
