@@ -20,11 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from problems import PROBLEMS, Problem, named_draws
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import spearmanr
@@ -34,9 +33,9 @@ import vcmc
 from vcmc.aggregators import BlockFamily
 from vcmc.combiners import AbstractCombiner, Average, Consensus, Variational
 from vcmc.diagnostics.convergence import rhat
-from vcmc.model import Subposterior
 from vcmc.result import to_params, to_points
 from vcmc.start import common_start, random_starts
+from vcmc.stein import symmetric
 from vcmc.target import Target
 from vcmc.typing import Point
 
@@ -56,7 +55,6 @@ NUM_JUDGED = 20  # draws of a shard whose log density is compared with that of t
 MAX_REFINED = 100  # coordinates, above which chains take minutes on two cores
 MAX_CURVED = 1000  # coordinates, above which the curvature of a Laplace approximation takes too long
 LARGEST = 2**30  # bytes of the shards' covariances, above which they do not fit into memory several times
-DIRECTIONS = 16  # columns of the curvature that are computed together: rows times as many numbers are held
 
 
 @dataclass(frozen=True)
@@ -256,11 +254,11 @@ def laplace(problem: Problem) -> Sample:
         model = density.model
         starts = model.starts(density.shard, key) or random_starts(density, key)
         mode = common_start(target, starts)
-        curvature = _curvature(density, mode)
+        curvature = _curvature(target, mode)
         closer = mode + jnp.linalg.solve(curvature, target(mode[None])[1][0])  # a start need not be the mode
         low, high = target(jnp.stack([mode, closer]))[0]
         if high > low:
-            mode, curvature = closer, _curvature(density, closer)
+            mode, curvature = closer, _curvature(target, closer)
         values, vectors = np.linalg.eigh(curvature)
         notes = [] if values[0] > 0 else [f"{np.sum(values <= 0)} directions do not curve downwards"]
         root = vectors / np.sqrt(np.maximum(values, 1e-10 * values[-1]))
@@ -271,15 +269,8 @@ def laplace(problem: Problem) -> Sample:
     return kept(problem, f"laplace-{problem.num_draws}", make)
 
 
-@eqx.filter_jit
-def _curvature(density: Subposterior, point: Point) -> Float[Array, "dim dim"]:
-    score = jax.grad(density)
-    columns = jax.lax.map(
-        lambda direction: -jax.jvp(score, (point,), (direction,))[1],
-        jnp.eye(point.size),
-        batch_size=DIRECTIONS,
-    )
-    return (columns + columns.T) / 2
+def _curvature(target: Target, point: Point) -> np.ndarray:
+    return symmetric(lambda directions: -np.asarray(target.bend(point, jnp.asarray(directions))), point.size)
 
 
 def _target(problem: Problem, partition: vcmc.Partition) -> Target:

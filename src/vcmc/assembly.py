@@ -120,5 +120,5 @@ def check_kind(argument: str, value: Any, kind: type, example: str) -> None:
 def warn(notes: list[str]) -> list[str]:
     """Say what looks doubtful, and return it."""
     for note in notes:
-        warnings.warn(note, DoubtfulWarning, stacklevel=3)
+        warnings.warn(note, DoubtfulWarning, stacklevel=4)  # where the user called the verb that stores it
     return notes

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from . import combiners, executors
-from .assembly import Clock, by_shard, check_kind, checked_target, groups_of, partition_of, warn
+from .assembly import Clock, by_shard, check_kind, checked_target, groups_of, partition_of
 from .combiners.base import Subposteriors
 from .diagnose import diagnose_draws, stored
 from .diagnostics.shards import broken_shards
@@ -101,11 +101,9 @@ def combine(
     else:
         merged = np.asarray(combined.draws).reshape(points.shape[1:])
         diagnosis = diagnose_draws(merged, target, notes, seed)
-    more, verdict = stored(diagnosis)
     clock.lap("diagnose")
-    said = notes if diagnosis.verdict in ("good", "unknown") else [diagnosis.text]
-    attributes = settings | clock.seconds | verdict | {"shard_warnings": notes, "warnings": warn(said)}
-    return make_tree(groups | more, attributes)
+    more, verdict = stored(diagnosis, notes)
+    return make_tree(groups | more, settings | clock.seconds | verdict)
 
 
 def _target(

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from . import executors
-from .assembly import check_kind, checked_target, partition_of
+from .assembly import check_kind, checked_target, partition_of, warn
 from .diagnostics import convergence
 from .diagnostics.modes import other_mode
 from .diagnostics.selfcheck import Errors, self_check
@@ -113,8 +113,8 @@ def diagnose_draws(
     return judge(check, errors, notes, ess, elsewhere)
 
 
-def stored(diagnosis: Diagnosis) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
-    """A diagnosis as groups and attributes of a tree."""
+def stored(diagnosis: Diagnosis, notes: list[str]) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
+    """A diagnosis as groups and attributes of a tree, with what was doubtful before it; what is doubtful is warned of."""
     groups = {
         group: {name: np.asarray(getattr(each, part)) for name, each in diagnosis.errors.items()}
         for part, group in GROUPS.items()
@@ -125,6 +125,8 @@ def stored(diagnosis: Diagnosis) -> tuple[dict[str, dict[str, np.ndarray]], dict
         "verdict_reasons": diagnosis.reasons,
         "can_be_refined": int(diagnosis.can_be_refined),
         **{name: getattr(diagnosis, name) for name in NUMBERS},
+        "shard_warnings": notes,
+        "warnings": warn(notes if diagnosis.verdict in ("good", "unknown") else [diagnosis.text]),
     }
     return {name: group for name, group in groups.items() if group}, attributes
 

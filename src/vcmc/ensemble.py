@@ -21,9 +21,8 @@ NUM_CHAINS, MAX_ITERATIONS = 32, 500
 MIN_ESS = 400.0
 MIN_WARMUP = 10  # iterations in which the step size is adapted
 BLOCK = 10  # iterations between looks at R-hat
-MIN_KEPT = (
-    40  # iterations: with fewer in each of 32 chains, R-hat of the worst of a hundred coordinates is noise
-)
+# iterations: with fewer in each of 32 chains, R-hat of the worst of a hundred coordinates is noise
+MIN_KEPT = 40
 TARGET_ACCEPT = 0.7
 CAREFUL = 0.1  # share of trajectories with a tenth of the step size: they free chains from where the target is steep
 MAX_STEPS = 64

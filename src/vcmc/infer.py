@@ -18,7 +18,6 @@ from .assembly import (
     checked_target,
     groups_of,
     partition_of,
-    warn,
 )
 from .combiners.base import Subposteriors
 from .diagnose import diagnose_draws, stored
@@ -169,10 +168,8 @@ def infer(
                 "this error's `tree`: vcmc.combine(error.tree, model=model, rows=rows, combiner=...).",
                 tree,
             ) from error
-    more, verdict = stored(diagnosis)
-    said = notes if diagnosis.verdict == "good" else [diagnosis.text]
-    attributes = settings | clock.seconds | verdict | {"shard_warnings": notes, "warnings": warn(said)}
-    return make_tree(groups | more, attributes)
+    more, verdict = stored(diagnosis, notes)
+    return make_tree(groups | more, settings | clock.seconds | verdict)
 
 
 def _stack(

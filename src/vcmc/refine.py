@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from . import executors
-from .assembly import Clock, warn
+from .assembly import Clock
 from .diagnose import GROUPS, diagnose_draws, posterior_points, stored, target_of
 from .diagnostics.importance import smoothed_weights
 from .diagnostics.selfcheck import corrected
@@ -55,8 +55,9 @@ def refine(
 ) -> "DataTree":
     """Turn combined draws into draws of the posterior itself, by evaluating the full-data target.
 
-    Draws that are far off are shifted and scaled first. A Gaussian-like proposal with the draws' mean and covariance is tried first: if the Pareto k of its importance ratios is below 0.5 and few
-    enough proposals are needed, the draws are resampled proposals. Otherwise many short chains run on the full target
+    Draws that are far off are shifted and scaled. Then a Gaussian-like proposal with the draws' mean and covariance is tried:
+    if the Pareto k of its importance ratios is below 0.5 and few enough proposals are needed, the draws are resampled
+    proposals. Otherwise many short chains run on the full target
     from the combined draws, in coordinates that the draws whiten, all in one batch.
 
     Args:
@@ -85,7 +86,12 @@ def refine(
         refined = refine_draws(draws, target, goal, seed, stage.advance)
         stage.finish()
     clock.lap("refine")
-    return _with_refined(tree, model, target, refined, seed, clock)
+    diagnosis = diagnose_refined(refined, target, seed)
+    clock.lap("diagnose")
+    groups, verdict = stored(diagnosis, refined.notes)  # those of the shards do not matter to these draws
+    groups["posterior"] = to_params(model.space, jnp.asarray(refined.draws), model.derived)
+    settings = {**refined.settings, **clock.seconds, **verdict}
+    return add_groups(tree, groups, settings, drop=("weights", "optimization", *GROUPS.values()))
 
 
 def refine_draws(
@@ -168,19 +174,6 @@ def _by_importance(
         "refined_evaluations": len(points),
     }
     return Refined(points[generator.permutation(chosen)][None], settings, [])
-
-
-def _with_refined(
-    tree: "DataTree", model: Model, target: Target, refined: Refined, seed: int, clock: Clock
-) -> "DataTree":
-    diagnosis = diagnose_refined(refined, target, seed)
-    clock.lap("diagnose")
-    groups, verdict = stored(diagnosis)
-    said = refined.notes if diagnosis.verdict == "good" else [diagnosis.text]
-    groups["posterior"] = to_params(model.space, jnp.asarray(refined.draws), model.derived)
-    settings = {**refined.settings, **clock.seconds, **verdict, "warnings": warn(said)}
-    settings["shard_warnings"] = refined.notes  # those of the shards do not matter to these draws
-    return add_groups(tree, groups, settings, drop=("weights", "optimization", *GROUPS.values()))
 
 
 def diagnose_refined(refined: Refined, target: Target, seed: int) -> Diagnosis:

@@ -21,6 +21,9 @@ Vector = Float[np.ndarray, " dim"]
 Matrix = Float[np.ndarray, "dim dim"]
 Draws = Float[np.ndarray, "draw dim"]
 Batch = Float[np.ndarray, "*batch dim"]
+Directions = Float[np.ndarray, "direction dim"]
+Bend = Callable[[Directions], Directions]
+"""Products of a matrix with directions: minus a Hessian, as a target's score bends along them."""
 
 
 LARGE = 600  # coordinates: above, matrices of them take too long
@@ -64,6 +67,12 @@ class Frame(NamedTuple):
     def turned(self, scores: Batch) -> Batch:
         """Scores in white coordinates."""
         return scores @ self.root if self.is_full else scores * self.root
+
+
+def symmetric(bend: Bend, dim: int) -> Matrix:
+    """The symmetric matrix whose products with directions are given."""
+    products = bend(np.eye(dim))
+    return (products + products.T) / 2
 
 
 class Gap(NamedTuple):

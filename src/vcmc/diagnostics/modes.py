@@ -16,7 +16,7 @@ from ..model import evaluate
 from ..result import to_params
 from ..space import Product
 from ..start import climb, random_starts
-from ..stein import Frame
+from ..stein import Frame, symmetric
 from ..target import Target
 
 FAR = 6.0  # sds between tops, one shard's or the posterior's: nearer ones may be one skewed hill
@@ -97,8 +97,8 @@ def _with_labels_of(like: Vector, point: Vector, space: Product) -> Vector:
 def _hill(target: Target, top: Array) -> Hill | None:
     """The hill whose top a climb found; nothing if it is none."""
     values, scores = target(top[None])
-    products = -np.asarray(target.bend(top, jnp.eye(top.size)))
-    curvature, slope = (products + products.T) / 2, np.asarray(scores[0])
+    curvature = symmetric(lambda directions: -np.asarray(target.bend(top, jnp.asarray(directions))), top.size)
+    slope = np.asarray(scores[0])
     if not np.isfinite(curvature).all() or np.linalg.eigvalsh(curvature)[0] <= 0:
         return None
     if slope @ np.linalg.solve(curvature, slope) > 2 * LEVEL:

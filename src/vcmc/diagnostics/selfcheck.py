@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..stein import Frame, conjugate_gradients, gap, root_of_inverse
+from ..stein import Bend, Directions, Frame, conjugate_gradients, gap, root_of_inverse, symmetric
 from ..target import Target
 from .discrepancy import kernel_stein_discrepancy
 from .importance import pareto_k
@@ -30,7 +30,6 @@ SHAPE, PATH = (
 )  # standard errors that a share of one that is not linear stands for; see tests/diagnostics
 
 Draws = Float[np.ndarray, "draw dim"]
-Bend = Callable[[Float[np.ndarray, "direction dim"]], Float[np.ndarray, "direction dim"]]
 Quantities = Callable[[Float[Array, "draw dim"]], Float[np.ndarray, "draw quantity"]]
 
 
@@ -87,7 +86,8 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         return SelfCheck(None, np.nan, look.least_curvature, *first.scores_alone, *counts)
 
     now = quantities(jnp.asarray(draws))
-    shares = _not_linear(quantities(jnp.asarray(look.draws)), look)
+    there = quantities(jnp.asarray(look.draws))
+    shares = _not_linear(there, look)
     means, sds = (np.stack(each) for each in zip(*map(_moments(quantities), look.corrected), strict=True))
     varies = sds[0] > ROUNDING * (np.abs(means[0]) + np.abs(now).max(axis=0))  # constants have no error
     mean_errors = np.where(varies, (now.mean(axis=0) - means) / sds[0], np.nan)
@@ -97,12 +97,11 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         noise = (NUM_GROUPS - 1) * errors[1:].var(axis=0)  # by the jackknife
         return np.sqrt(noise + (SHAPE * shares) ** 2 + PATH**2 * shares * path**2)
 
-    last = _moments(quantities)(look.draws)
     errors = Errors(
         mean_errors[0],
-        standard_error(mean_errors, (last[0] - means[0]) / sds[0]),
+        standard_error(mean_errors, (there.mean(axis=0) - means[0]) / sds[0]),
         sd_errors[0],
-        standard_error(sd_errors, last[1] / sds[0] - 1),
+        standard_error(sd_errors, there.std(axis=0) / sds[0] - 1),
     )
     return SelfCheck(errors, float(np.nanmax(shares)), look.least_curvature, *first.scores_alone, *counts)
 
@@ -155,7 +154,7 @@ def _look(draws: Draws, target: Target, generator: np.random.Generator) -> Look:
     frame = Frame.of(draws)
     white, turned = frame.white(draws), frame.turned(scores)
 
-    def bend(directions: Float[np.ndarray, "direction dim"]) -> Float[np.ndarray, "direction dim"]:
+    def bend(directions: Directions) -> Directions:
         products = target.bend(jnp.asarray(frame.centre), jnp.asarray(frame.outside(directions)))
         return -frame.turned(np.asarray(products))
 
@@ -185,8 +184,7 @@ def _moments(quantities: Quantities) -> Callable[[Draws], tuple[np.ndarray, np.n
 
 def _by_matrix(white: Draws, scores: Draws, bend: Bend) -> tuple[list[Correction], Draws, float]:
     """Corrections by all points and by all but a tenth, what is not linear in the scores, and the least curvature."""
-    products = bend(np.eye(white.shape[1]))
-    curvature = (products + products.T) / 2
+    curvature = symmetric(bend, white.shape[1])
     found = []
     for kept in _leave_out(len(white)):
         estimate = gap(white[kept], scores[kept], curvature)

@@ -15,10 +15,8 @@ POOR_RHAT = 1.05
 FEW_EFFECTIVE = 100
 DIVERGENT = 0.005  # share of a shard's steps that may diverge
 WIDE = 20.0  # times the median spread of the shards
-NUM_LABELLED, SWITCHED = (
-    50,
-    0.02,
-)  # draws of a chain whose labels are looked at; share of them that may look switched
+# draws of a chain whose labels are looked at, and the share of them that may look switched
+NUM_LABELLED, SWITCHED = 50, 0.02
 MAX_NAMED = 10  # shards that disagree, before it is enough
 SUSPICIOUS = 1e-4  # chance that a sound run with any number of shards is called disagreeing
 

@@ -104,9 +104,8 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[
     for what in ("mean", "sd"):
         off = [one for one in _sizes(errors, what) if abs(one.size) - 2 * one.error > _limit(what, ess)]
         if off:
-            more = "" if len(off) == 1 else f" (and {len(off) - 1} more)"
             worst = max(off, key=lambda one: abs(one.size))
-            found.append(f"The {what} of {worst.label}{more} is off by {worst}.")
+            found.append(f"The {what} of {_among(worst, off)} is off by {worst}.")
     return found
 
 
@@ -124,9 +123,8 @@ def _unsure(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[
         limit = _limit(what, ess)
         unsure = [one for one in _sizes(errors, what) if one.error > UNSURE or abs(one.size) > limit]
         if unsure:
-            more = "" if len(unsure) == 1 else f" (and {len(unsure) - 1} more)"
             worst = max(unsure, key=lambda one: abs(one.size) + 2 * one.error)
-            return [f"The {what} of {worst.label}{more} may be off: by {worst}, as far as can be told."]
+            return [f"The {what} of {_among(worst, unsure)} may be off: by {worst}, as far as can be told."]
     return []
 
 
@@ -142,6 +140,10 @@ class Size(NamedTuple):
         if self.what == "mean":
             return f"{self.size:+.3f} ± {self.error:.3f} sd"
         return f"{100 * self.size:+.1f} ± {100 * self.error:.1f} %"
+
+
+def _among(worst: Size, every: list[Size]) -> str:
+    return worst.label + ("" if len(every) == 1 else f" (and {len(every) - 1} more)")
 
 
 def _sizes(errors: Mapping[str, Errors], what: str) -> list[Size]:

@@ -57,6 +57,14 @@ class AbstractOptimizer(eqx.Module):
         """Raise an objective until it stops rising by more than its noise."""
 
 
+def check_counts(num_samples: int | None, max_iterations: int) -> None:
+    """Raise an error unless there are draws to estimate a noise from, and an iteration."""
+    if num_samples is not None and num_samples < 2:
+        raise ValueError(f"num_samples must be 2 or more; got {num_samples}.")
+    if max_iterations < 1:
+        raise ValueError(f"max_iterations must be 1 or more; got {max_iterations}.")
+
+
 class AbstractGradient(AbstractOptimizer):
     """A rule that moves weights along noisy gradients."""
 
@@ -65,12 +73,9 @@ class AbstractGradient(AbstractOptimizer):
     max_iterations: eqx.AbstractVar[int]
 
     def __check_init__(self) -> None:
-        if self.num_samples is not None and self.num_samples < 2:
-            raise ValueError(f"num_samples must be 2 or more; got {self.num_samples}.")
+        check_counts(self.num_samples, self.max_iterations)
         if not 0 < self.data_fraction <= 1:
             raise ValueError(f"data_fraction must lie above 0 and be at most 1; got {self.data_fraction}.")
-        if self.max_iterations < 1:
-            raise ValueError(f"max_iterations must be 1 or more; got {self.max_iterations}.")
 
     @abc.abstractmethod
     def init(self, weights: Weights) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..aggregators.weights import Free
 from ..objective import Objective
-from .base import AbstractOptimizer, Climb, Weights
+from .base import AbstractOptimizer, Climb, Weights, check_counts
 from .view import View
 
 FIRST = 32  # draws in the first batches
@@ -39,10 +39,7 @@ class Newton(AbstractOptimizer):
     max_iterations: int = 20
 
     def __check_init__(self) -> None:
-        if self.num_samples < 2:
-            raise ValueError(f"num_samples must be 2 or more; got {self.num_samples}.")
-        if self.max_iterations < 1:
-            raise ValueError(f"max_iterations must be 1 or more; got {self.max_iterations}.")
+        check_counts(self.num_samples, self.max_iterations)
 
     def climb(
         self,

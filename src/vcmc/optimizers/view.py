@@ -13,7 +13,7 @@ from ..aggregators.affine import Affine
 from ..aggregators.base import AbstractAggregator
 from ..aggregators.combinatorial import Combinatorial
 from ..objective import Objective
-from ..stein import Frame, conjugate_gradients, gap, root_of_inverse
+from ..stein import Frame, conjugate_gradients, gap, root_of_inverse, symmetric
 from ..target import Target
 
 LOW = 0.02  # the least curvature, relative to the consensus precision, that is taken for one
@@ -63,6 +63,7 @@ class View:
         self.target = target
         self.white = np.asarray(jnp.sum(objective.prepared, axis=0))
         self.dim = self.white.shape[1]
+        self.second = self.white.T @ self.white / len(self.white)  # moments of all draws
         self.frame = Frame(np.asarray(affine.centre), np.asarray(affine.frame))
         self.full = affine.is_full
 
@@ -87,8 +88,7 @@ class View:
         """Minus the Hessian at a shift; above some number of coordinates it is left out."""
         if not self.full:
             return None
-        products = self.bend(shift, np.eye(self.dim))
-        return (products + products.T) / 2
+        return symmetric(lambda directions: self.bend(shift, directions), self.dim)
 
     def guess(self) -> Matrix | None:
         """The curvature of a Gaussian with the averages' covariance."""
@@ -121,8 +121,7 @@ class View:
         away = here.shift - top + self.scaled(here.scale, self.white[chosen])
         heights = -0.5 * np.sum((away @ curvature) * away, axis=1)
         bias, spread = here.shift - top, here.scale @ curvature @ here.scale.T
-        second = self.white.T @ self.white / len(self.white)
-        return heights, float(-0.5 * (bias @ curvature @ bias + np.sum(spread * second)))
+        return heights, float(-0.5 * (bias @ curvature @ bias + np.sum(spread * self.second)))
 
     def log_det(self, scale: np.ndarray) -> float:
         return float(np.linalg.slogdet(scale)[1] if self.full else np.sum(np.log(np.abs(scale))))
