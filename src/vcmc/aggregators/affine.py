@@ -71,7 +71,7 @@ class Affine(AbstractAggregator):
                 if self.is_full
                 else jnp.sum(scale * prepared, axis=0)
             )
-        total = jnp.sum(prepared, axis=0)
+        total = jnp.ones(len(prepared)) @ prepared  # XLA's own sum takes twenty times as long
         return scale @ total if self.is_full else scale * total
 
     def log_dets(self, prepared: Float[Array, "shard dim"]) -> Float[Array, " shard"]:

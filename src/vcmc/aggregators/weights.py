@@ -236,7 +236,7 @@ class Precision(AbstractStart):
         return Diagonal(jnp.asarray(precisions / precisions.sum(axis=0)))
 
     def matrices(self, precisions: Float[np.ndarray, "shard dim dim"]) -> Float[np.ndarray, "shard dim dim"]:
-        return np.linalg.solve(precisions.sum(axis=0), precisions)
+        return np.linalg.inv(precisions.sum(axis=0)) @ precisions  # a solve would factorise the sum for every shard
 
 
 # What follows is done once in a run, in NumPy: JAX would take longer to compile it than it takes.
