@@ -139,7 +139,7 @@ def infer(
         }
         _refuse_broken(model, draws, stats, settings)
         stage = bars.stage("combine", None)
-        if prior == "partial" and len(shards) > 1 and not combiner.needs_target:
+        if prior == "partial" and len(shards) > 1 and not combiner.needs.target:
             notes.append(PARTIAL)
         try:
             combined = combiner(Subposteriors(by_shard(draws), model.space, target, seed, stage.advance))

@@ -10,6 +10,7 @@ COMBINERS = {
     "Average": combiners.Average(),
     "Consensus": combiners.Consensus(),
     "Consensus, diagonal": combiners.Consensus(diagonal=True),
+    "Parametric": combiners.Parametric(),
     "Variational": combiners.Variational(),
     "Variational, diagonal": combiners.Variational(family=VectorFamily(full=False)),
 }

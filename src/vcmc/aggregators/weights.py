@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..typing import Scalar
 
@@ -236,7 +236,9 @@ class Precision(AbstractStart):
         return Diagonal(jnp.asarray(precisions / precisions.sum(axis=0)))
 
     def matrices(self, precisions: Float[np.ndarray, "shard dim dim"]) -> Float[np.ndarray, "shard dim dim"]:
-        return np.linalg.inv(precisions.sum(axis=0)) @ precisions  # a solve would factorise the sum for every shard
+        return (
+            np.linalg.inv(precisions.sum(axis=0)) @ precisions
+        )  # a solve would factorise the sum for every shard
 
 
 # What follows is done once in a run, in NumPy: JAX would take longer to compile it than it takes.
@@ -258,7 +260,7 @@ def shrunk_covariances(draws: Float[Array, "shard draw dim"]) -> Float[np.ndarra
 
 
 def shrunk(
-    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int
+    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, " shard"]
 ) -> Float[np.ndarray, "shard dim dim"]:
     r"""Covariances of so many draws each, that were divided by their number, shrunk towards what they have in common.
 
@@ -268,19 +270,20 @@ def shrunk(
     unless there is nothing to tell apart.
     """
     num_shards, dim, _ = covariances.shape
-    covariances = covariances * num_draws / (num_draws - 1)
+    counts = np.broadcast_to(num_draws, num_shards)[:, None, None]
+    covariances = covariances * counts / (counts - 1)
     if dim == 1:
         return covariances
     pooled = covariances.mean(axis=0)
     scales = np.sqrt(np.diag(pooled))
-    correlation = _shrink(pooled[None] / np.outer(scales, scales), num_shards * num_draws)[0]
+    correlation = _shrink(pooled[None] / np.outer(scales, scales), int(counts.sum()))[0]
     root = scales[:, None] * np.linalg.cholesky(correlation)
     inverse = np.linalg.inv(root)
-    return root @ _shrink(inverse @ covariances @ inverse.T, num_draws) @ root.T
+    return root @ _shrink(inverse @ covariances @ inverse.T, counts) @ root.T
 
 
 def _shrink(
-    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int
+    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, "shard 1 1"]
 ) -> Float[np.ndarray, "shard dim dim"]:
     """Oracle approximating shrinkage towards multiples of the identity."""
     dim = covariances.shape[1]

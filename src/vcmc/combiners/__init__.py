@@ -1,7 +1,17 @@
 """Combiners: methods from the shards' draws to posterior draws."""
 
-from .base import AbstractCombiner, Combined, Subposteriors
+from .base import AbstractCombiner, Combined, Needs, Subposteriors
 from .consensus import Average, Consensus
+from .parametric import Parametric
 from .variational import Variational
 
-__all__ = ["AbstractCombiner", "Average", "Combined", "Consensus", "Subposteriors", "Variational"]
+__all__ = [
+    "AbstractCombiner",
+    "Average",
+    "Combined",
+    "Consensus",
+    "Needs",
+    "Parametric",
+    "Subposteriors",
+    "Variational",
+]

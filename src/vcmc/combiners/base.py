@@ -1,20 +1,51 @@
 """What a combiner is: a method from the shards' draws to posterior draws.
 
-To write one, subclass `AbstractCombiner` and give it a `__call__` that takes what is known of the shards. The laws
-that it must keep are in `tests/combiners/test_laws.py`; add it to the registry there.
+To write one, subclass `AbstractCombiner`, say in `needs` what it needs, and give it a `combine` that takes what is known of at least
+two shards. The laws that it must keep are in `tests/combiners/test_laws.py`; add it to the registry there, and its paper to the top of
+its file: the table in `docs/combiners.md` is made from both.
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..space import Product
 from ..target import Target
+
+Prior = Literal["subposterior", "partial", "powered"]
+"""What shards hold besides their rows: the prior to the power 1/K; all of it; or all of it, and their likelihood to the power K."""
+
+
+class Needs(NamedTuple):
+    """What a combiner needs.
+
+    Attributes:
+        target: the full-data log density.
+        scores: its gradient.
+        prior: what the shards must hold.
+        streams: it reads the shards one after the other, and never holds the draws of all.
+    """
+
+    target: bool = False
+    scores: bool = False
+    prior: Prior = "subposterior"
+    streams: bool = False
+
+
+@runtime_checkable
+class ByShard(Protocol):
+    """Draws of one shard after the other, which may be loaded when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, shard: int, /) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -22,18 +53,53 @@ class Subposteriors:
     """What a combiner is given: the shards' draws as points, and what is known besides.
 
     Attributes:
-        draws: draws of all shards, as points.
+        draws: the draws of every shard, as points (draw, dim): an array (shard, draw, dim) where all have as many, else a sequence.
         space: where the parameters live.
         target: the full-data target, if rows are at hand.
         seed: seed of what is random in the combiner.
         advance: to be called after a step of long work.
     """
 
-    draws: Float[Array, "shard draw dim"]
+    draws: Float[Array, "shard draw dim"] | ByShard
     space: Product
     target: Target | None = None
     seed: int = 0
     advance: Callable[[], None] = lambda: None
+
+    @property
+    def num_shards(self) -> int:
+        """How many shards there are."""
+        return len(self.draws)
+
+    def __iter__(self) -> Iterator[Float[np.ndarray, "draw dim"]]:
+        """The draws of one shard after the other."""
+        for shard in range(self.num_shards):
+            yield np.asarray(self.draws[shard])
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """How many draws every shard has."""
+        if isinstance(self.draws, Array):
+            return (self.draws.shape[1],) * self.num_shards
+        return tuple(len(draws) for draws in self)
+
+    @property
+    def num_draws(self) -> int:
+        """How many draws are made of them: as many as the shard with the most has."""
+        return max(self.counts)
+
+    def stretched(self, draws: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "draw dim"]:
+        """One shard's draws, repeated evenly until there are as many as in the shard with the most."""
+        if len(draws) == self.num_draws:
+            return draws
+        return draws[np.arange(self.num_draws) * len(draws) // self.num_draws]
+
+    @cached_property
+    def stacked(self) -> Float[Array, "shard draw dim"]:
+        """The draws of all shards as one array; where some have fewer, these are repeated evenly."""
+        if isinstance(self.draws, Array):
+            return self.draws
+        return jnp.asarray(np.stack([self.stretched(draws) for draws in self]))
 
 
 @dataclass(frozen=True)
@@ -56,13 +122,23 @@ class Combined:
 class AbstractCombiner(eqx.Module):
     """A method from the shards' draws to posterior draws, all as points."""
 
-    needs_target: ClassVar[bool] = False
-    """Whether the rows must be at hand, for the full-data log density."""
+    needs: ClassVar[Needs] = Needs()
 
     def check(self, space: Product) -> None:
         """Raise an error if the combiner is not for this space; called before shards are sampled."""
         del space
 
-    @abc.abstractmethod
     def __call__(self, shards: Subposteriors) -> Combined:
-        """Posterior draws."""
+        """Posterior draws; the draws of a single shard are left as they are."""
+        if self.needs.target and shards.target is None:
+            raise ValueError(
+                f"{type(self).__name__} needs the full-data log density, and there are no rows to compute it from. Give "
+                "combine a model and its rows: vcmc.combine(draws, combiner=..., model=model, rows=rows)."
+            )
+        if shards.num_shards == 1:
+            return Combined(jnp.asarray(shards.draws[0]), jnp.ones((1, shards.space.dim)))
+        return self.combine(shards)
+
+    @abc.abstractmethod
+    def combine(self, shards: Subposteriors) -> Combined:
+        """Posterior draws from those of two shards or more."""

@@ -5,20 +5,28 @@ Carlo algorithm* (2016). With Gaussian shards of covariances $\Sigma_k$ the weig
 
 $$W_k = \Bigl(\sum_j \Sigma_j^{-1}\Bigr)^{-1} \Sigma_k^{-1}$$
 
-make averages of independent draws exact draws of the product.
+make averages of independent draws exact draws of the product. These averages are members of the vector family
+(`aggregators/vector.py`); here they are made shard by shard, so that no more than one shard need be held.
 """
 
-from ..aggregators.base import AbstractAggregator, aggregate
-from ..aggregators.vector import VectorFamily
-from ..aggregators.weights import Precision, Uniform
-from .base import AbstractCombiner, Combined, Subposteriors
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ..aggregators.weights import Precision
+from .base import AbstractCombiner, Combined, Needs, Subposteriors
+from .gaussians import Gaussians
 
 
 class Average(AbstractCombiner):
     """Uniform averages: every shard counts the same."""
 
-    def __call__(self, shards: Subposteriors) -> Combined:
-        return _combine(VectorFamily(full=False).fit(shards.space, shards.draws, Uniform()), shards)
+    needs: ClassVar[Needs] = Needs(streams=True)
+
+    def combine(self, shards: Subposteriors) -> Combined:
+        return _averages(shards, np.full((shards.num_shards, shards.space.dim), 1 / shards.num_shards))
 
 
 class Consensus(AbstractCombiner):
@@ -30,12 +38,23 @@ class Consensus(AbstractCombiner):
             the shards have in common, the more so the fewer draws there are for each dimension.
     """
 
+    needs: ClassVar[Needs] = Needs(streams=True)
+
     diagonal: bool = False
 
-    def __call__(self, shards: Subposteriors) -> Combined:
-        family = VectorFamily(full=not self.diagonal)
-        return _combine(family.fit(shards.space, shards.draws, Precision()), shards)
+    def combine(self, shards: Subposteriors) -> Combined:
+        if self.diagonal:
+            precisions = 1 / np.stack([draws.var(axis=0, ddof=1) for draws in shards])
+            return _averages(shards, precisions / precisions.sum(axis=0))
+        return _averages(shards, Precision().matrices(np.linalg.inv(Gaussians.of(shards).covariances)))
 
 
-def _combine(aggregator: AbstractAggregator, shards: Subposteriors) -> Combined:
-    return Combined(aggregate(aggregator, shards.draws), aggregator.shard_weights())
+def _averages(
+    shards: Subposteriors, weights: Float[np.ndarray, "shard dim"] | Float[np.ndarray, "shard dim dim"]
+) -> Combined:
+    merged = np.zeros((shards.num_draws, shards.space.dim))
+    for weight, draws in zip(weights, shards, strict=True):
+        merged += shards.stretched(draws @ weight.T if weight.ndim == 2 else draws * weight)
+        shards.advance()
+    of_coordinates = weights if weights.ndim == 2 else np.diagonal(weights, axis1=1, axis2=2)
+    return Combined(jnp.asarray(merged), jnp.asarray(of_coordinates))

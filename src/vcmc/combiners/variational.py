@@ -7,10 +7,9 @@ the one whose draws $F(\theta_1, \ldots, \theta_K)$ are closest to the posterior
 The errata of the paper, and what is done in their place, are in `docs/errata.md`.
 """
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -23,7 +22,7 @@ from ..optimizers.base import WINDOW, AbstractGradient, AbstractOptimizer, Climb
 from ..optimizers.newton import Newton
 from ..space import Product
 from ..target import Minibatch, Target
-from .base import AbstractCombiner, Combined, Subposteriors
+from .base import AbstractCombiner, Combined, Needs, Subposteriors
 
 MAX_ALIGNMENTS = 5
 NUM_COMPARED = 10  # batches by which the end of a climb is compared with its start
@@ -45,7 +44,7 @@ class Variational(AbstractCombiner):
         start: the weights to start from.
     """
 
-    needs_target: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(target=True, scores=True)
 
     family: AbstractFamily
     entropy: AbstractEntropy
@@ -86,26 +85,20 @@ class Variational(AbstractCombiner):
     def check(self, space: Product) -> None:
         self.family.check(space)
 
-    def __call__(self, shards: Subposteriors) -> Combined:
-        if shards.target is None:
-            raise ValueError(
-                "Variational needs the full-data log density, and there are no rows to compute it from. Give "
-                "combine a model and its rows: vcmc.combine(draws, combiner=..., model=model, rows=rows)."
-            )
-        if len(shards.draws) == 1:
-            return Combined(shards.draws[0], jnp.ones((1, shards.space.dim)))
-        aggregator = self.family.fit(shards.space, shards.draws, self.start)
+    def combine(self, shards: Subposteriors) -> Combined:
+        target, draws = cast(Target, shards.target), shards.stacked
+        aggregator = self.family.fit(shards.space, draws, self.start)
         weights = weights_of(aggregator)
         climbs: list[Climb] = []
         for attempt in range(MAX_ALIGNMENTS):
-            seen = self._seen(shards.target, aggregator, shards.draws, (shards.seed, attempt, 1))
-            objective = Objective(seen, self.entropy, aggregator, shards.draws)
+            seen = self._seen(target, aggregator, draws, (shards.seed, attempt, 1))
+            objective = Objective(seen, self.entropy, aggregator, draws)
             if not climbs:
                 start = objective, weights
             climbs.append(self.optimizer.climb(objective, weights, (shards.seed, attempt), shards.advance))
             weights = climbs[-1].weights
             learned = with_weights(aggregator, weights)
-            aggregator = learned.realigned(shards.draws)
+            aggregator = learned.realigned(draws)
             if climbs[-1].broken or eqx.tree_equal(aggregator, learned):
                 break
         notes = [climb.trouble for climb in climbs if climb.trouble]
@@ -118,7 +111,7 @@ class Variational(AbstractCombiner):
             and (optimizer.data_fraction < 1 or not _clearly_rose(climbs))
         ):
             size = optimizer.batch_size(objective)
-            gain, error = _gain(shards.target, start, (objective, weights), size, shards.seed)
+            gain, error = _gain(target, start, (objective, weights), size, shards.seed)
             if gain < -2 * error:
                 objective, weights = start
                 if gain < -SMALL_LOSS:
