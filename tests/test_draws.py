@@ -1,10 +1,13 @@
 """Combining draws that were made elsewhere."""
 
+import weakref
+
 import numpy as np
 import pytest
 import xarray
 
 import vcmc
+from vcmc import combiners
 
 generator = np.random.default_rng(0)
 BETA = generator.normal(size=(4, 500, 2)) + generator.normal(size=(4, 1, 2))
@@ -59,10 +62,10 @@ def not_finite():
 @pytest.mark.parametrize(
     ("draws", "message"),
     [
-        (
-            {"beta": [BETA[0], BETA[1][:400]]},
-            r"same number of draws; got \[500, 400\] draws of 'beta'.* to 400",
-        ),
+        ({"beta": [BETA[0], BETA[1][:400]], "sigma": SIGMA}, r"as many shards; got .*'beta': 2, 'sigma': 4"),
+        ([{"beta": BETA[0]}, {"beta": BETA[1, :, 0]}], r"shard 0, .*shard 1 has {'beta': \(\)}"),
+        ([{"beta": BETA[0]}, {"beta": BETA[1, :1]}], "at least 2 draws in every shard; got 1 of shard 1"),
+        ([], "at least one shard"),
         ({"beta": BETA, "sigma": SIGMA[:, :100]}, r"share their axes .* beta: \(4, 500\), sigma: \(4, 100\)"),
         ({"beta": BETA[0, :, 0]}, r"with axes \(shard, draw, …\); got shape \(500,\)"),
         ({"beta": BETA.astype(str)}, "array of numbers"),
@@ -95,3 +98,110 @@ def test_a_bare_array_is_refused():
 def test_spaces_must_fit_the_draws(space, message):
     with pytest.raises(ValueError, match=message):
         vcmc.combine({"sigma": SIGMA}, space=space)
+
+
+COUNTS = [500, 400, 130, 500]
+UNEQUAL = [
+    {"beta": beta[:count], "sigma": sigma[:count]}
+    for beta, sigma, count in zip(BETA, SIGMA, COUNTS, strict=True)
+]
+SPACES = {"sigma": vcmc.Positive()}
+
+
+def test_unequal_counts_are_evened_out_and_no_draw_is_lost():
+    tree = vcmc.combine(UNEQUAL, combiner=vcmc.combiners.Average(), space=SPACES)
+    means = np.mean([each["beta"].mean(axis=0) for each in UNEQUAL], axis=0)
+    found = tree["posterior"]["beta"].to_numpy()[0]
+    assert found.shape == (500, 2)
+    # draws are repeated three or four times, so that means are those of all draws but for that
+    assert (np.abs(found.mean(axis=0) - means) < 0.02).all()
+    shard = tree["subposterior"]["sigma"].to_numpy()[2, 0]
+    np.testing.assert_allclose(shard[:130], UNEQUAL[2]["sigma"])
+    assert np.isnan(shard[130:]).all()
+    assert list(tree.attrs["draw_counts"]) == COUNTS
+
+
+def test_all_forms_of_unequal_draws_give_the_same():
+    expected = vcmc.combine(UNEQUAL, space=SPACES)
+    by_name = {name: [each[name] for each in UNEQUAL] for name in ("beta", "sigma")}
+    lazy = vcmc.LazyDraws(UNEQUAL.__getitem__, len(UNEQUAL))
+    for draws in (by_name, lazy, expected):
+        found = vcmc.combine(draws, space=SPACES)
+        for name in by_name:
+            np.testing.assert_allclose(found["posterior"][name], expected["posterior"][name], rtol=1e-12)
+            np.testing.assert_allclose(found["subposterior_ess"][name], expected["subposterior_ess"][name])
+    assert "subposterior" not in vcmc.combine(lazy, space=SPACES).children
+
+
+def test_a_list_of_equal_shards_is_an_array():
+    shards = [{"beta": beta} for beta in BETA]
+    expected = vcmc.combine({"beta": BETA})
+    for draws in (shards, vcmc.LazyDraws(shards.__getitem__, 4)):
+        found = vcmc.combine(draws)
+        np.testing.assert_allclose(found["posterior"]["beta"], expected["posterior"]["beta"], rtol=1e-12)
+
+
+class Counted:
+    """Draws of shards that know how many of their arrays are alive."""
+
+    def __init__(self, num_shards):
+        self.num_shards = num_shards
+        self.alive = weakref.WeakSet()
+        self.most = 0
+
+    def __call__(self, shard):
+        draws = np.random.default_rng(shard).normal(size=(1000, 3)).view(Array)
+        self.alive.add(draws)
+        self.most = max(self.most, len(self.alive))
+        return {"beta": draws}
+
+
+class Array(np.ndarray):
+    """An array that can be kept count of."""
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("combiner", [combiners.Average(), combiners.Consensus(), combiners.Parametric()])
+def test_lazy_draws_are_not_held(combiner):
+    load = Counted(30)
+    tree = vcmc.combine(vcmc.LazyDraws(load, 30), combiner=combiner)
+    assert tree["posterior"]["beta"].shape == (1, 1000, 3)
+    assert load.most <= 3
+
+
+def test_labels_of_lazy_draws_are_made_common():
+    centres = np.array([[-5.0], [0.0], [5.0]])
+    orders = [[0, 1, 2], [2, 0, 1], [1, 0, 2], [2, 1, 0]]
+    shards = [
+        {"centres": centres[order] + 0.1 * np.random.default_rng(k).normal(size=(300 - k, 3, 1))}
+        for k, order in enumerate(orders)
+    ]
+    space = {"centres": vcmc.Exchangeable(3, vcmc.Real(1))}
+    for combiner in (combiners.Consensus(), combiners.Average(), combiners.Parametric()):
+        tree = vcmc.combine(vcmc.LazyDraws(shards.__getitem__, 4), combiner=combiner, space=space)
+        found = tree["posterior"]["centres"].to_numpy()[0].mean(axis=0)
+        np.testing.assert_allclose(found, centres, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("load", "num_shards", "error", "message"),
+    [
+        ({"beta": BETA}, 4, TypeError, "load must be a function"),
+        (UNEQUAL.__getitem__, 0, ValueError, "num_shards must be .* 1 or more; got 0"),
+    ],
+)
+def test_bad_lazy_draws_are_refused(load, num_shards, error, message):
+    with pytest.raises(error, match=message):
+        vcmc.LazyDraws(load, num_shards)
+
+
+def test_a_broken_lazy_shard_is_named():
+    broken = [*UNEQUAL[:3], UNEQUAL[0]]
+    with pytest.raises(ValueError, match="shard 3: its draws are those of shard 0"):
+        vcmc.combine(vcmc.LazyDraws(broken.__getitem__, 4), space=SPACES)
+
+
+def test_a_generator_is_refused():
+    with pytest.raises(TypeError, match=r"LazyDraws\(load, num_shards\); got generator"):
+        vcmc.combine(each for each in UNEQUAL)

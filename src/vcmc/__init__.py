@@ -19,6 +19,7 @@ from .assembly import CombineError, DoubtfulWarning, ShardError  # noqa: E402
 from .combine import combine  # noqa: E402
 from .diagnose import diagnose  # noqa: E402
 from .diagnostics.additivity import ModelError  # noqa: E402
+from .draws import LazyDraws  # noqa: E402
 from .frontends.numpyro import from_numpyro  # noqa: E402
 from .infer import infer  # noqa: E402
 from .model import Model  # noqa: E402
@@ -44,6 +45,7 @@ __all__ = [
     "DoubtfulWarning",
     "Exchangeable",
     "Interval",
+    "LazyDraws",
     "Model",
     "ModelError",
     "Ordered",

@@ -2,25 +2,30 @@
 
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from . import combiners, executors
-from .aggregators.combinatorial import with_common_labels
 from .diagnostics.additivity import check_additivity, check_labels
-from .diagnostics.shards import doubts, shard_ess, shard_rhat
 from .model import Model
 from .partition import Partition, split
 from .result import by_coordinate, to_params
 from .space import Product
+from .survey import Survey
 from .target import Target
 
 if TYPE_CHECKING:
     from xarray import DataTree
+
+
+PARTIAL = (
+    "partial posteriors hold the prior once in every shard, and averages of them hold it as often: the combined "
+    "posterior is too narrow and too close to the prior, the more so the more shards and the stronger the prior. "
+    'Use prior="subposterior" unless the combiner corrects for this.'
+)
 
 
 class DoubtfulWarning(UserWarning):
@@ -81,40 +86,57 @@ def checked_target(
     return Target(model, shards, executor)
 
 
-def by_shard(draws: Float[np.ndarray, "shard chain draw dim"]) -> Float[Array, "shard all dim"]:
-    """Draws with the chains of a shard one after the other."""
-    return jnp.asarray(draws.reshape(draws.shape[0], -1, draws.shape[3]))
-
-
 def groups_of(
     space: Product,
-    draws: Float[np.ndarray, "shard chain draw dim"],
+    seen: Survey,
     stats: dict[str, np.ndarray],
     combined: combiners.Combined,
     model: Model | None = None,
 ) -> tuple[dict[str, dict[str, np.ndarray]], list[str]]:
     """The groups of a result, and what looks doubtful in it."""
-    subposterior = to_params(space, jnp.asarray(draws))
-    rhat, ess = shard_rhat(subposterior), shard_ess(subposterior)
-    merged = combined.draws.reshape(draws.shape[1:])
     groups = {
-        "posterior": to_params(space, merged, model.derived if model else None),
-        "subposterior": subposterior,
+        "posterior": to_params(space, in_chains(combined, seen), model.derived if model else None),
+        "subposterior": seen.subposterior,
         "sample_stats": stats,
-        "subposterior_rhat": rhat,
-        "subposterior_ess": ess,
+        "subposterior_rhat": seen.rhat,
+        "subposterior_ess": seen.ess,
         "weights": {} if combined.weights is None else by_coordinate(space, combined.weights),
         "optimization": combined.trace,
     }
-    compared = with_common_labels(space, np.asarray(by_shard(draws))).reshape(draws.shape)
-    notes = combined.notes + doubts(compared, rhat, ess, stats, space)
+    notes = combined.notes + seen.doubts(stats, space)
     return {name: group for name, group in groups.items() if group}, notes
+
+
+def in_chains(combined: combiners.Combined, seen: Survey) -> Float[Array, "chain draw dim"]:
+    """Combined draws in as many chains as the shards have, if they can be divided so."""
+    count, dim = combined.draws.shape
+    return combined.draws.reshape(1 if count % seen.num_chains else seen.num_chains, -1, dim)
 
 
 def check_kind(argument: str, value: Any, kind: type, example: str) -> None:
     """Raise an error that shows what an argument should look like, unless it is of its kind."""
     if not isinstance(value, kind):
         raise TypeError(f"{argument} must be such as {example}; got {value!r}.")
+
+
+def settled_prior(combiner: combiners.AbstractCombiner, given: Any) -> combiners.Prior:
+    """What the shards hold besides their rows: as it is given, or as the combiner needs it; the two must go together."""
+    wanted = combiner.needs.prior
+    if given is None:
+        return wanted
+    if given not in get_args(combiners.Prior):
+        raise ValueError(f"prior must be one of {get_args(combiners.Prior)}; got {given!r}.")
+    if "powered" in (given, wanted) and given != wanted and not combiner.needs.target:
+        raise ValueError(
+            f"{type(combiner).__name__} is for shards with prior={wanted!r}; got prior={given!r}. Sample the shards with "
+            f"vcmc.infer(..., prior={wanted!r}), or choose another combiner: docs/combiners.md has a table of what they need."
+        )
+    return given
+
+
+def prior_doubts(combiner: combiners.AbstractCombiner, prior: combiners.Prior, num_shards: int) -> list[str]:
+    """What is doubtful about combining shards that hold the prior so."""
+    return [PARTIAL] if prior == "partial" and num_shards > 1 and not combiner.needs.target else []
 
 
 def warn(notes: list[str]) -> list[str]:

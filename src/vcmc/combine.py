@@ -7,17 +7,26 @@ import jax
 import numpy as np
 
 from . import combiners, executors
-from .assembly import Clock, by_shard, check_kind, checked_target, groups_of, partition_of
+from .assembly import (
+    Clock,
+    check_kind,
+    checked_target,
+    groups_of,
+    in_chains,
+    partition_of,
+    prior_doubts,
+    settled_prior,
+)
 from .combiners.base import Subposteriors
 from .diagnose import diagnose_draws, stored
-from .diagnostics.shards import broken_shards
 from .diagnostics.verdict import judge
-from .draws import named_draws, space_of
+from .draws import OneByOne, named_draws, shapes_of, space_of
 from .model import Model
 from .partition import Partition, check_seed
 from .progress import Bars
 from .result import make_tree, to_points
-from .space import Space
+from .space import Product, Space
+from .survey import Survey, survey, survey_one_by_one
 from .target import Target
 
 if TYPE_CHECKING:
@@ -31,6 +40,7 @@ def combine(
     space: Mapping[str, Space] | None = None,
     model: Model | None = None,
     rows: Any = None,
+    prior: combiners.Prior | None = None,
     executor: executors.AbstractExecutor | None = None,
     seed: int = 0,
     progress: bool = True,
@@ -39,7 +49,9 @@ def combine(
 
     Args:
         draws: a mapping from names to arrays (shard, draw, …), or an xarray Dataset with dimensions
-            (shard, draw, …) or (shard, chain, draw, …), or a DataTree whose `subposterior` is one.
+            (shard, draw, …) or (shard, chain, draw, …), or a DataTree whose `subposterior` is one; or, where shards differ in
+            their number of draws, a mapping from names to lists of arrays, or a list of mappings, one for each shard; or
+            `LazyDraws`, which are loaded one shard at a time and not held, if the combiner can do that.
         combiner: how draws are combined; by default `combiners.Variational()` if there are a model and rows, which it
             needs, and `combiners.Consensus()` otherwise.
         space: where the parameters live. Parameters that are not named are taken as real. Draws are
@@ -47,6 +59,7 @@ def combine(
             `scale` are positive.
         model: the model of all rows, for combiners that need the full-data log density; it says `space`, too.
         rows: all rows, as `infer` takes them.
+        prior: what the shards hold besides their rows, as in `infer`; by default what a tree says, or what the combiner needs.
         executor: where the log density is evaluated; by default `executors.Local()`.
         seed: seed of what is random in the combiner.
         progress: show progress if standard error is a terminal.
@@ -70,40 +83,64 @@ def combine(
                 "combine takes space= or a model, which says where its parameters live; got both."
             )
         space = model.space
-    arrays = named_draws(draws, space)
+    if prior is None and hasattr(draws, "children"):
+        prior = draws.attrs.get("prior")
+    prior = settled_prior(combiner, prior)
+    found = named_draws(draws, space)
+    shapes = shapes_of(found)
     if model is not None:
-        if missing := set(model.space) - set(arrays):
+        if missing := set(model.space) - set(shapes):
             raise ValueError(
                 f"the model has the parameters {list(model.space)}, but there are no draws of {sorted(missing)}."
             )
-        arrays = {name: arrays[name] for name in model.space}  # its order is that of a point's coordinates
-    product = space_of(arrays, space or {})
-    num_shards, num_chains, num_draws = next(iter(arrays.values())).shape[:3]
-    flat = {name: array.reshape(-1, *array.shape[3:]) for name, array in arrays.items()}
-    points = np.asarray(to_points(product, flat)).reshape(num_shards, num_chains, num_draws, -1)
-    settings = {"num_shards": num_shards, "num_draws": num_draws, "seed": seed, "combiner": repr(combiner)}
-    if reasons := broken_shards(points):
-        raise ValueError(
-            "every shard's draws must be its own, vary, be finite and lie inside the parameter's space; got "
-            + "; ".join(f"shard {shard}: {reason}" for shard, reason in reasons.items())
-            + ". Remove or redo these shards, and check space=."
-        )
+        shapes = {name: shapes[name] for name in model.space}  # its order is that of a point's coordinates
+    product = space_of(shapes, space or {})
+    combiner.check(product)
     clock = Clock()
     with Bars(progress) as bars:
+        stage = bars.stage("look at the shards", None)
+        seen = survey_one_by_one(product, found) if isinstance(found, OneByOne) else _survey(product, found)
+        stage.finish()
+        if seen.broken:
+            raise ValueError(
+                "every shard's draws must be its own, vary, be finite and lie inside the parameter's space; got "
+                + "; ".join(f"shard {shard}: {reason}" for shard, reason in seen.broken.items())
+                + ". Remove or redo these shards, and check space=."
+            )
+        clock.lap("check")
         stage = bars.stage("combine", None)
+        num_shards = len(seen.counts)
         target = _target(model, rows, num_shards, seed, executor)
-        combined = combiner(Subposteriors(by_shard(points), product, target, seed, stage.advance))
+        clock.lap("load")
+        combined = combiner(Subposteriors(seen.points, product, target, seed, stage.advance))
         stage.finish()
         clock.lap("combine")
-    groups, notes = groups_of(product, points, {}, combined, model)
+    groups, notes = groups_of(product, seen, {}, combined, model)
+    notes = prior_doubts(combiner, prior, num_shards) + notes
     if target is None:
         diagnosis = judge(None, {}, notes, np.nan)
     else:
-        merged = np.asarray(combined.draws).reshape(points.shape[1:])
-        diagnosis = diagnose_draws(merged, target, notes, seed)
+        diagnosis = diagnose_draws(np.asarray(in_chains(combined, seen)), target, notes, seed)
     clock.lap("diagnose")
+    settings: dict[str, Any] = {
+        "num_shards": num_shards,
+        "num_draws": max(seen.counts) // seen.num_chains,
+        "seed": seed,
+        "prior": prior,
+        "combiner": repr(combiner),
+        "curved": [name for name, inside in product.items() if not inside.is_real],
+    }
+    if len(set(seen.counts)) > 1:
+        settings["draw_counts"] = seen.counts
     more, verdict = stored(diagnosis, notes)
     return make_tree(groups | more, settings | clock.seconds | verdict)
+
+
+def _survey(space: Product, arrays: dict[str, np.ndarray]) -> Survey:
+    num_shards, num_chains, num_draws = next(iter(arrays.values())).shape[:3]
+    flat = {name: arrays[name].reshape(-1, *arrays[name].shape[3:]) for name in space}
+    points = np.asarray(to_points(space, flat)).reshape(num_shards, num_chains, num_draws, -1)
+    return survey(space, points)
 
 
 def _target(

@@ -1,7 +1,7 @@
 """From rows to one posterior: split, sample every shard, combine, diagnose."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -13,35 +13,29 @@ from .assembly import (
     Clock,
     CombineError,
     ShardError,
-    by_shard,
     check_kind,
     checked_target,
     groups_of,
+    in_chains,
     partition_of,
+    prior_doubts,
+    settled_prior,
 )
 from .combiners.base import Subposteriors
 from .diagnose import diagnose_draws, stored
 from .diagnostics.additivity import check_information
 from .diagnostics.shards import broken_shards
 from .model import Model, Subposterior
-from .partition import check_seed
+from .partition import Shard, check_seed
 from .progress import Bars
 from .refine import diagnose_refined, refine_draws
 from .result import make_tree, to_params
 from .samplers.base import Chain
 from .start import common_start, random_starts
+from .survey import survey
 
 if TYPE_CHECKING:
     from xarray import DataTree
-
-Prior = Literal["subposterior", "partial"]
-
-
-PARTIAL = (
-    "partial posteriors hold the prior once in every shard, and averages of them hold it as often: the combined "
-    "posterior is too narrow and too close to the prior, the more so the more shards and the stronger the prior. "
-    'Use prior="subposterior" unless the combiner corrects for this.'
-)
 
 
 def infer(
@@ -54,7 +48,7 @@ def infer(
     sampler: samplers.AbstractSampler | None = None,
     combiner: combiners.AbstractCombiner | None = None,
     executor: executors.AbstractExecutor | None = None,
-    prior: Prior = "subposterior",
+    prior: combiners.Prior | None = None,
     refine: bool = False,
     progress: bool = True,
 ) -> "DataTree":
@@ -70,7 +64,9 @@ def infer(
         combiner: how draws are combined; by default `combiners.Variational()`, a shift and a scale on top of averages.
         executor: where shards are sampled; by default `executors.Local()`.
         prior: "subposterior" gives every shard the prior to the power 1/K, so that shards multiply
-            to the posterior; "partial" gives every shard the full prior, which averages then count K times.
+            to the posterior; "partial" gives every shard the full prior, which averages then count K times; "powered"
+            gives it the full prior and raises its likelihood to the power K, so that every shard guesses the whole posterior. By
+            default it is what the combiner needs.
         refine: turn the combined draws into exact ones, as `vcmc.refine` does, by evaluating all rows more often.
         progress: show progress if standard error is a terminal.
 
@@ -86,9 +82,14 @@ def infer(
     check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
     combiner = combiner or combiners.Variational()
     executor = executor or executors.Local()
-    _check_arguments(seed, num_draws, prior, combiner, executor)
+    _check_arguments(seed, num_draws, combiner, executor)
+    prior = settled_prior(combiner, prior)
     if sampler is not None:
         check_kind("sampler", sampler, samplers.AbstractSampler, "vcmc.samplers.NUTS()")
+        if not _suited(sampler, prior):
+            raise ValueError(
+                f"{type(sampler).__name__} cannot raise a likelihood to a power, as prior='powered' asks for. Use NUTS()."
+            )
     combiner.check(model.space)
     partition = partition_of(rows, num_shards, seed)
     check_key, start_key, sample_key = jax.random.split(jax.random.key(seed), 3)
@@ -98,7 +99,7 @@ def infer(
         stage = bars.stage("check, find a start, compile", 4)
         target = checked_target(model, partition, executor, check_key)
         model, shards = target.densities[0].model, [density.shard for density in target.densities]
-        sampler = sampler or model.suited_sampler(shards) or samplers.NUTS()
+        sampler = sampler or _suited(model.suited_sampler(shards), prior) or samplers.NUTS()
         stage.advance()
         starts = model.starts(shards[0], start_key) or random_starts(target.densities[0], start_key)
         notes = check_information(target, jnp.stack(starts))
@@ -108,6 +109,8 @@ def infer(
         clock.lap("start")
 
         power = jnp.asarray(1 / len(shards) if prior == "subposterior" else 1.0)
+        if prior == "powered":
+            shards = [Shard(shard.rows, len(shards) * shard.weights) for shard in shards]
         densities = [Subposterior(model, shard, power) for shard in shards]
         for density in _one_per_shape(densities):
             sampler.prepare(density, start)
@@ -139,16 +142,16 @@ def infer(
         }
         _refuse_broken(model, draws, stats, settings)
         stage = bars.stage("combine", None)
-        if prior == "partial" and len(shards) > 1 and not combiner.needs.target:
-            notes.append(PARTIAL)
+        notes += prior_doubts(combiner, prior, len(shards))
         try:
-            combined = combiner(Subposteriors(by_shard(draws), model.space, target, seed, stage.advance))
+            seen = survey(model.space, draws)
+            clock.lap("check")
+            combined = combiner(Subposteriors(seen.points, model.space, target, seed, stage.advance))
             stage.finish()
             clock.lap("combine")
-            groups, doubtful = groups_of(model.space, draws, stats, combined, model)
+            groups, doubtful = groups_of(model.space, seen, stats, combined, model)
             notes += doubtful
-            clock.lap("check")
-            merged = np.asarray(combined.draws).reshape(draws.shape[1:])
+            merged = np.asarray(in_chains(combined, seen))
             if refine:
                 stage = bars.stage("refine", None)
                 refined = refine_draws(merged, target, seed=seed, advance=stage.advance)
@@ -220,11 +223,14 @@ def _one_per_shape(densities: Sequence[Subposterior]) -> list[Subposterior]:
     return list({density.shard.weights.shape: density for density in densities}.values())
 
 
-def _check_arguments(seed: Any, num_draws: Any, prior: Any, combiner: Any, executor: Any) -> None:
+def _suited(sampler: Any, prior: combiners.Prior) -> Any:
+    """The sampler, unless it cannot do what the prior asks for."""
+    return sampler if prior != "powered" or getattr(sampler, "takes_powers", False) else None
+
+
+def _check_arguments(seed: Any, num_draws: Any, combiner: Any, executor: Any) -> None:
     check_kind("combiner", combiner, combiners.AbstractCombiner, "vcmc.combiners.Consensus()")
     check_kind("executor", executor, executors.AbstractExecutor, "vcmc.executors.Local()")
     if not isinstance(num_draws, int | np.integer) or num_draws < 4:
         raise ValueError(f"num_draws must be a whole number of 4 or more; got {num_draws!r}.")
     check_seed(seed)
-    if prior not in ("subposterior", "partial"):
-        raise ValueError(f"prior must be 'subposterior' or 'partial'; got {prior!r}.")

@@ -54,8 +54,20 @@ def _params(space: Product, derived: Derived | None, points: Float[Array, "draw 
 
 def to_points(space: Product, draws: Mapping[str, np.ndarray]) -> Float[Array, "draw dim"]:
     """Points of draws given as params, one draw along the first axis."""
-    arrays = {name: jnp.asarray(draws[name], float) for name in space}
-    return jax.jit(jax.vmap(space.unconstrain))(arrays)
+    arrays = {name: np.asarray(draws[name], float) for name in space}
+    count = len(next(iter(arrays.values())))
+    if all(inside.is_real for inside in space.values()):
+        return jnp.asarray(np.concatenate([array.reshape(count, -1) for array in arrays.values()], axis=1))
+    size = (
+        1 << (count - 1).bit_length()
+    )  # so that few sizes, each of which is compiled, serve shards of all sizes
+    filled = {name: np.resize(array, (size, *array.shape[1:])) for name, array in arrays.items()}
+    return _points(space, filled)[:count]
+
+
+@partial(jax.jit, static_argnums=0)
+def _points(space: Product, arrays: dict[str, Array]) -> Float[Array, "draw dim"]:
+    return jax.vmap(space.unconstrain)(arrays)
 
 
 def by_coordinate(space: Product, values: Float[Array, "shard dim"]) -> dict[str, np.ndarray]:

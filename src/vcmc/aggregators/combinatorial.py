@@ -7,6 +7,7 @@ squared distances between the means of components (in units of their spread) by 
 shards to the first, once. An alternating method aligns them again to the means that the current weights make.
 """
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -131,11 +132,12 @@ def common_labels(
     return alignments
 
 
+@partial(jax.jit, static_argnums=0)
 def relabel(
     space: Product, draws: Float[Array, "shard draw dim"], alignment: Int[Array, "shard component"]
 ) -> Float[Array, "shard draw dim"]:
     """Draws whose components have other labels, in every shard its own."""
-    return jax.jit(jax.vmap(jax.vmap(space.relabel, in_axes=(0, None))))(draws, alignment)
+    return jax.vmap(jax.vmap(space.relabel, in_axes=(0, None)))(draws, alignment)
 
 
 def _align(

@@ -1,6 +1,6 @@
 """Combiners: methods from the shards' draws to posterior draws."""
 
-from .base import AbstractCombiner, Combined, Needs, Subposteriors
+from .base import AbstractCombiner, Combined, Needs, Prior, Subposteriors
 from .consensus import Average, Consensus
 from .parametric import Parametric
 from .variational import Variational
@@ -12,6 +12,7 @@ __all__ = [
     "Consensus",
     "Needs",
     "Parametric",
+    "Prior",
     "Subposteriors",
     "Variational",
 ]

@@ -88,7 +88,7 @@ class Subposteriors:
         """How many draws are made of them: as many as the shard with the most has."""
         return max(self.counts)
 
-    def stretched(self, draws: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "draw dim"]:
+    def stretched(self, draws: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "many dim"]:
         """One shard's draws, repeated evenly until there are as many as in the shard with the most."""
         if len(draws) == self.num_draws:
             return draws

@@ -1,6 +1,6 @@
 """Look at the shards' draws: which did not converge, which are stuck, which disagree."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -23,19 +23,20 @@ SUSPICIOUS = 1e-4  # chance that a sound run with any number of shards is called
 Draws = Float[np.ndarray, "shard chain draw dim"]
 
 
-def broken_shards(draws: Draws) -> dict[int, str]:
-    """Shards whose draws cannot be used, with the reason."""
-    reasons = {}
-    ordered = np.sort(draws[..., 0].reshape(len(draws), -1), axis=1)
-    twins = {values.tobytes(): shard for shard, values in reversed(list(enumerate(ordered)))}
+def broken_shards(draws: Draws | Iterable[Float[np.ndarray, "chain draw dim"]]) -> dict[int, str]:
+    """Shards whose draws cannot be used, with the reason; they are looked at one after the other."""
+    reasons: dict[int, str] = {}
+    seen: dict[int, int] = {}
     for shard, points in enumerate(draws):
+        mark = hash(np.sort(points[..., 0], axis=None).tobytes())
+        twin = seen.setdefault(mark, shard)
         if not np.isfinite(points).all():
             reasons[shard] = "its draws are not finite"
         elif points.shape[1] > 1 and (points == points[:, :1]).all(axis=(1, 2)).any():
             reasons[shard] = "a chain of it is stuck: all draws are the same"
         elif points.shape[1] > 1 and (fixed := (points == points[:1, :1]).all(axis=(0, 1))).any():
             reasons[shard] = f"its coordinates {_list(np.flatnonzero(fixed))} never change"
-        elif (twin := twins[ordered[shard].tobytes()]) < shard:
+        elif twin < shard:
             reasons[shard] = f"its draws are those of shard {twin}"
     return reasons
 
@@ -144,10 +145,14 @@ def doubts(
     ess: Mapping[str, np.ndarray],
     stats: Mapping[str, np.ndarray],
     space: Product,
+    num_draws: int | None = None,
 ) -> list[str]:
-    """What looks doubtful in the shards' draws, in words; nothing if nothing does."""
+    """What looks doubtful in the shards' draws, in words; nothing if nothing does.
+
+    If these are only some of the draws, `num_draws` is how many a shard has.
+    """
     found = []
-    num_draws = draws.shape[1] * draws.shape[2]
+    num_draws = num_draws or draws.shape[1] * draws.shape[2]
     worst_rhat = np.fmax.reduce([_by_shard(values, np.fmax) for values in rhat.values()])
     least_ess = np.fmin.reduce([_by_shard(values, np.fmin) for values in ess.values()])
     if len(poor := np.flatnonzero(worst_rhat > POOR_RHAT)):

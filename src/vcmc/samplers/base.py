@@ -37,6 +37,8 @@ class AbstractSampler(eqx.Module):
     num_chains: eqx.AbstractVar[int]
     needs_start: ClassVar[bool] = True
     """Whether it matters where a chain starts."""
+    takes_powers: ClassVar[bool] = True
+    """Whether rows may have any weight, so that a likelihood can be raised to a power; else a weight is zero or one."""
 
     def __check_init__(self) -> None:
         for name, least in (("num_warmup", 0), ("num_chains", 1)):

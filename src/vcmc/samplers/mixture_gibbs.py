@@ -13,7 +13,7 @@ index is ever formed.
 import copy
 import itertools
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -34,6 +34,8 @@ class MixtureGibbs(AbstractSampler):
         num_warmup: sweeps to throw away.
         num_chains: chains in every shard.
     """
+
+    takes_powers: ClassVar[bool] = False
 
     num_warmup: int = 200
     num_chains: int = 1

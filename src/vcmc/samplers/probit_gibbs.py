@@ -19,7 +19,7 @@ a sweep, not twice.
 
 import copy
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +47,8 @@ class ProbitGibbs(AbstractSampler):
         num_chains: chains in every shard.
         single: keep the covariates in 32 bits: about half the time, the same posterior.
     """
+
+    takes_powers: ClassVar[bool] = False
 
     num_warmup: int = 100
     num_chains: int = 1
