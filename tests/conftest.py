@@ -20,9 +20,11 @@ ROOMS = [
     "model",
     "objective",
     "optimizers",
+    "proposals",
     "result",
     "start",
     "stein",
+    "survey",
     "target",
 ]
 ROOMS += ["samplers.base", "samplers.nuts", "samplers.truncated_normal", "samplers.wishart_exact"]
@@ -135,6 +137,13 @@ class GaussianShards(NamedTuple):
         white = np.linalg.solve(roots, noise.transpose(0, 2, 1))
         coloured = np.linalg.cholesky(self.covariances) @ white
         return jnp.asarray(self.means[:, None] + coloured.transpose(0, 2, 1))
+
+    def independent(self, num_draws: int, seed: int = 0) -> vcmc.combiners.Subposteriors:
+        """What a combiner is given, with draws that are independent, and so have moments of their own."""
+        noise = np.random.default_rng(seed).normal(size=(len(self.means), num_draws, self.dim))
+        draws = self.means[:, None] + noise @ np.linalg.cholesky(self.covariances).transpose(0, 2, 1)
+        space = vcmc.Model({"theta": vcmc.Real(self.dim)}, lambda params: 0.0, lambda params, rows: 0.0).space
+        return vcmc.combiners.Subposteriors(jnp.asarray(draws), space, None, seed)
 
     def subposteriors(self, num_draws: int, seed: int = 0) -> vcmc.combiners.Subposteriors:
         """What a combiner is given."""

@@ -73,20 +73,49 @@ def test_the_default_corrects_partial_posteriors(conjugate):
 
 
 @pytest.mark.filterwarnings("ignore:partial posteriors")
-def test_a_strong_prior_tells_sub_from_partial_posteriors():
-    """With few rows and a strong prior the two differ by many Monte Carlo errors, as they should."""
+def test_a_strong_prior_tells_what_shards_hold():
+    """With few rows and a strong prior they differ by many Monte Carlo errors, as they should."""
     rows = {"y": np.random.default_rng(0).normal(3.0, 1.0, size=40)}
     model = vcmc.Model(
         {"mean": vcmc.Real()},
         log_prior=lambda params: -0.5 * 20 * params["mean"] ** 2,
         log_likelihood=lambda params, rows: -0.5 * (rows["y"] - params["mean"]) ** 2,
     )
-    for prior, power in (("subposterior", 1 / 4), ("partial", 1.0)):
+    for prior, power, times in (("subposterior", 1 / 4, 1), ("partial", 1.0, 1), ("powered", 1.0, 4)):
         partition = vcmc.split(rows, 4)
         tree = vcmc.infer(model, partition, prior=prior)
-        expected = [rows["y"][m].sum() / (10 + 20 * power) for m in partition.members]
-        found = tree["subposterior"]["mean"].mean(("chain", "draw"))
-        assert (np.abs(found - expected) < 4 * np.sqrt(1 / (10 + 20 * power)) / np.sqrt(200)).all()
+        precision = times * 10 + 20 * power
+        expected = [times * rows["y"][m].sum() / precision for m in partition.members]
+        found = tree["subposterior"]["mean"]
+        assert (np.abs(found.mean(("chain", "draw")) - expected) < 4 / np.sqrt(200 * precision)).all()
+        assert (np.abs(found.std(("chain", "draw")) * np.sqrt(precision) - 1) < 4 / np.sqrt(2 * 200)).all()
+
+
+def test_combiners_get_the_shards_that_they_need(conjugate):
+    tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=4, combiner=vcmc.combiners.Swiss())
+    assert tree.attrs["prior"] == "powered"
+    mean, covariance = conjugate.posterior()
+    found = tree["posterior"]["beta"].to_numpy()[0]
+    assert (np.abs(found.mean(axis=0) - mean) < 4 * np.sqrt(np.diag(covariance) / 200)).all()
+    assert tree.attrs["verdict"] == "good"
+    with pytest.raises(
+        ValueError, match=r"Consensus is for shards with prior='subposterior'; got prior='powered'"
+    ):
+        vcmc.combine(tree, combiner=vcmc.combiners.Consensus())
+    with pytest.raises(ValueError, match="Swiss is for shards with prior='powered'"):
+        vcmc.infer(
+            conjugate.model, conjugate.rows, num_shards=4, combiner=vcmc.combiners.Swiss(), prior="partial"
+        )
+
+
+def test_a_gibbs_sampler_gives_way_where_likelihoods_are_powered():
+    model = vcmc.models.Probit(2)
+    rows = model.simulate(0, 400).rows
+    swiss = vcmc.combiners.Swiss()
+    tree = vcmc.infer(model, rows, num_shards=2, num_draws=500, combiner=swiss)
+    assert "NUTS" in tree.attrs["sampler"]
+    with pytest.raises(ValueError, match="ProbitGibbs cannot raise a likelihood to a power"):
+        vcmc.infer(model, rows, num_shards=2, combiner=swiss, sampler=vcmc.samplers.ProbitGibbs())
 
 
 def scale_regression(x, y=None):
@@ -233,7 +262,7 @@ def test_broken_shards_are_named_and_the_sound_ones_kept(conjugate):
         ({"num_shards": 5000}, r"between 1 and the number of rows \(1003\); got 5000"),
         ({"num_shards": 2, "seed": -1}, "seed must be a whole number of 0 or more; got -1"),
         ({"num_shards": 2, "num_draws": 0}, "num_draws must be a whole number of 4 or more; got 0"),
-        ({"num_shards": 2, "prior": "full"}, "'subposterior' or 'partial'; got 'full'"),
+        ({"num_shards": 2, "prior": "full"}, "one of .*'partial', 'powered'.*; got 'full'"),
         ({"num_shards": 2, "sampler": "nuts"}, r"sampler must be such as vcmc.samplers.NUTS\(\); got 'nuts'"),
         ({"num_shards": 2, "combiner": "mean"}, r"combiner must be such as vcmc.combiners.Consensus\(\)"),
         ({"num_shards": 2, "executor": 4}, r"executor must be such as vcmc.executors.Local\(\)"),

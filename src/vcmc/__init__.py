@@ -17,6 +17,7 @@ jax.config.update("jax_enable_x64", True)
 from . import aggregators, combiners, executors, models, objective, optimizers, samplers  # noqa: E402
 from .assembly import CombineError, DoubtfulWarning, ShardError  # noqa: E402
 from .combine import combine  # noqa: E402
+from .compare import compare  # noqa: E402
 from .diagnose import diagnose  # noqa: E402
 from .diagnostics.additivity import ModelError  # noqa: E402
 from .draws import LazyDraws  # noqa: E402
@@ -59,6 +60,7 @@ __all__ = [
     "aggregators",
     "combine",
     "combiners",
+    "compare",
     "diagnose",
     "executors",
     "from_numpyro",

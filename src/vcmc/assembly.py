@@ -91,6 +91,7 @@ def groups_of(
     seen: Survey,
     stats: dict[str, np.ndarray],
     combined: combiners.Combined,
+    prior: combiners.Prior,
     model: Model | None = None,
 ) -> tuple[dict[str, dict[str, np.ndarray]], list[str]]:
     """The groups of a result, and what looks doubtful in it."""
@@ -103,7 +104,7 @@ def groups_of(
         "weights": {} if combined.weights is None else by_coordinate(space, combined.weights),
         "optimization": combined.trace,
     }
-    notes = combined.notes + seen.doubts(stats, space)
+    notes = combined.notes + seen.doubts(stats, space, prior)
     return {name: group for name, group in groups.items() if group}, notes
 
 

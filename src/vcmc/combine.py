@@ -115,7 +115,7 @@ def combine(
         combined = combiner(Subposteriors(seen.points, product, target, seed, stage.advance))
         stage.finish()
         clock.lap("combine")
-    groups, notes = groups_of(product, seen, {}, combined, model)
+    groups, notes = groups_of(product, seen, {}, combined, prior, model)
     notes = prior_doubts(combiner, prior, num_shards) + notes
     if target is None:
         diagnosis = judge(None, {}, notes, np.nan)

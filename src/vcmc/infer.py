@@ -149,7 +149,7 @@ def infer(
             combined = combiner(Subposteriors(seen.points, model.space, target, seed, stage.advance))
             stage.finish()
             clock.lap("combine")
-            groups, doubtful = groups_of(model.space, seen, stats, combined, model)
+            groups, doubtful = groups_of(model.space, seen, stats, combined, prior, model)
             notes += doubtful
             merged = np.asarray(in_chains(combined, seen))
             if refine:

@@ -17,8 +17,8 @@ from .diagnostics.verdict import Diagnosis
 from .ensemble import GOOD_RHAT, MAX_ITERATIONS, MIN_ESS, NUM_CHAINS, Goal, run_chains
 from .model import Model
 from .progress import Bars
+from .proposals import Proposal, resampled
 from .result import add_groups, to_params
-from .stein import Frame
 from .target import Target
 
 if TYPE_CHECKING:
@@ -135,21 +135,9 @@ def _by_importance(
     if num_draws < ENOUGH * dim:
         return 0
     generator = np.random.default_rng((seed, 1))
-    frame = Frame.of(draws)
-    freedom = 10.0 + dim  # tails that are a little heavier than a Gaussian's, in any number of dimensions
-
-    def propose(count: int) -> tuple[np.ndarray, np.ndarray]:
-        normal = generator.normal(size=(count, dim))
-        white = normal / np.sqrt(generator.chisquare(freedom, size=(count, 1)) / freedom)
-        points = frame.place(white)
-        values, _ = target(jnp.asarray(points))
-        advance()
-        log_density = -0.5 * (freedom + dim) * np.log1p(np.sum(white**2, axis=1) / freedom)
-        ratios = np.asarray(values) - log_density
-        return points, np.where(np.isfinite(ratios), ratios, -np.inf)
-
+    proposal = Proposal.of(draws)
     count = max(num_draws, int(np.ceil(min_ess)))
-    points, ratios = propose(NUM_PILOTS)
+    points, ratios = proposal.propose(NUM_PILOTS, target, generator, advance)
     if not np.isfinite(ratios).any():
         return NUM_PILOTS
     weights, shape = smoothed_weights(ratios - np.max(ratios))
@@ -157,23 +145,21 @@ def _by_importance(
     needed = int(np.ceil(1.2 * count / share))
     if not (shape < GOOD_K and needed <= MAX_PROPOSALS):
         return NUM_PILOTS
-    while len(points) < needed:
-        more = propose(min(NUM_PILOTS, needed - len(points)))
-        points, ratios = np.concatenate([points, more[0]]), np.concatenate([ratios, more[1]])
+    if needed > NUM_PILOTS:
+        more = proposal.propose(needed - NUM_PILOTS, target, generator, advance)
+        points = np.concatenate([points, more.points])
+        ratios = np.concatenate([ratios, more.log_ratios])
     weights, shape = smoothed_weights(ratios - np.max(ratios))
     ess = float(1 / np.sum(weights**2))
     if not (shape < GOOD_K and ess >= min_ess):
         return len(points)
-    # systematic resampling, in random order
-    places = (generator.uniform() + np.arange(count)) / count
-    chosen = np.searchsorted(np.cumsum(weights), places).clip(max=len(points) - 1)
     settings = {
         "refined_by": "importance sampling",
         "refined_pareto_k": shape,
         "refined_ess": ess,
         "refined_evaluations": len(points),
     }
-    return Refined(points[generator.permutation(chosen)][None], settings, [])
+    return Refined(points[resampled(weights, count, generator)][None], settings, [])
 
 
 def diagnose_refined(refined: Refined, target: Target, seed: int) -> Diagnosis:

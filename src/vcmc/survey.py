@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .aggregators.combinatorial import common_labels, relabel, with_common_labels
+from .combiners.base import Prior
 from .diagnostics.shards import broken_shards, doubts, shard_ess, shard_rhat
 from .draws import OneByOne
 from .result import to_params, to_points
@@ -38,9 +39,13 @@ class Survey(NamedTuple):
     sample: Float[np.ndarray, "shard chain draw dim"]
     broken: dict[int, str]
 
-    def doubts(self, stats: dict[str, np.ndarray], space: Product) -> list[str]:
+    def doubts(self, stats: dict[str, np.ndarray], space: Product, prior: Prior) -> list[str]:
         """What looks doubtful in the shards' draws, in words."""
-        return doubts(self.sample, self.rhat, self.ess, stats, space, min(self.counts))
+        sample = self.sample
+        if prior == "powered":  # these are as narrow as the posterior, but lie as far apart as any shards do
+            centres = sample.mean(axis=(1, 2), keepdims=True)
+            sample = centres + np.sqrt(len(sample)) * (sample - centres)
+        return doubts(sample, self.rhat, self.ess, stats, space, min(self.counts))
 
 
 def survey(space: Product, draws: Float[np.ndarray, "shard chain draw dim"]) -> Survey:

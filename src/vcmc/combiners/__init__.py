@@ -1,18 +1,34 @@
 """Combiners: methods from the shards' draws to posterior draws."""
 
+from .barycenter import Barycenter
 from .base import AbstractCombiner, Combined, Needs, Prior, Subposteriors
 from .consensus import Average, Consensus
+from .importance import ImportanceResample
+from .median import Median
+from .nonparametric import Nonparametric
 from .parametric import Parametric
+from .partition_tree import PartitionTree
+from .semiparametric import Semiparametric
+from .swiss import Swiss
 from .variational import Variational
+from .weierstrass import Weierstrass
 
 __all__ = [
     "AbstractCombiner",
     "Average",
+    "Barycenter",
     "Combined",
     "Consensus",
+    "ImportanceResample",
+    "Median",
     "Needs",
+    "Nonparametric",
     "Parametric",
+    "PartitionTree",
     "Prior",
+    "Semiparametric",
     "Subposteriors",
+    "Swiss",
     "Variational",
+    "Weierstrass",
 ]

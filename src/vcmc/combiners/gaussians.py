@@ -36,11 +36,13 @@ class Gaussians(NamedTuple):
         """Means and covariances of the shards' draws; covariances are shrunk towards what the shards have in common."""
         num_shards, dim = shards.num_shards, shards.space.dim
         means, covariances = np.empty((num_shards, dim)), np.empty((num_shards, dim, dim))
-        counts = np.empty(num_shards, int)
+        counts = np.array(shards.counts)
+        room = np.empty(
+            (shards.num_draws, dim)
+        )  # for one shard after the other: new memory takes as long as the work
         for shard, draws in enumerate(shards):
-            counts[shard] = len(draws)
             means[shard] = draws.mean(axis=0)
-            centred = draws - means[shard]
+            centred = np.subtract(draws, means[shard], out=room[: len(draws)])
             covariances[shard] = centred.T @ centred / len(draws)
         return cls(means, shrunk(covariances, counts), counts)
 
