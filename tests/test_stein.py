@@ -53,3 +53,9 @@ def test_conjugate_gradients_solve(gaussian):
     assert np.linalg.norm(precision @ (found - mean)) < 0.02 * np.linalg.norm(precision @ mean)
     backwards = conjugate_gradients(lambda direction: -direction, mean, np.ones(4))
     np.testing.assert_array_equal(backwards, mean)  # not a hill: a step along the slope
+
+
+def test_a_precision_that_is_not_finite_is_that_of_no_hill():
+    root, least = root_of_inverse(np.array([[1.0, np.nan], [np.nan, 2.0]]), 0.1)
+    assert least == -np.inf
+    np.testing.assert_array_equal(root, np.eye(2))

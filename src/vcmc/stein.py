@@ -102,7 +102,12 @@ def _shrunk_mean(residuals: Draws, white: Draws) -> Matrix:
 
 
 def root_of_inverse(precision: Matrix, least: float) -> tuple[Matrix, float]:
-    """The symmetric root of the inverse of a matrix whose eigenvalues are kept above a bound, and the least of them."""
+    """The symmetric root of the inverse of a matrix whose eigenvalues are kept above a bound, and the least of them.
+
+    A matrix that is not finite is no precision: it counts as one that falls off everywhere.
+    """
+    if not np.isfinite(precision).all():
+        return np.eye(len(precision)), -np.inf
     roots, vectors = np.linalg.eigh(precision)
     return (vectors / np.sqrt(np.maximum(np.abs(roots), least))) @ vectors.T, float(roots[0])
 

@@ -45,7 +45,7 @@ class PartitionTree(AbstractCombiner):
     """
 
     num_trees: int = 8
-    min_draws: int = 50
+    min_draws: int = 30
     pairwise: bool = True
     smooth: bool = True
 
