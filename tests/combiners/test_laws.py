@@ -81,10 +81,11 @@ def test_products_of_estimated_densities_are_right_on_average(name, shards, gaus
     )
     product = gaussians.product()
     runs = np.stack(
-        [off(COMBINERS[name](gaussians.independent(2000, seed)).draws, product) for seed in range(10)]
+        [off(COMBINERS[name](gaussians.independent(1500, seed)).draws, product) for seed in range(8)]
     )
     errors, noise = runs.mean(axis=0), runs.std(axis=0, ddof=1) / np.sqrt(len(runs))
-    assert (np.abs(errors) < 6 * noise + 0.03).all()
+    # 7 is passed once in 5 000 by Student's t with seven degrees of freedom
+    assert (np.abs(errors) < 7 * noise + 0.03).all()
     assert np.sqrt(np.mean(runs**2)) < 0.15
 
 

@@ -160,8 +160,8 @@ def test_log_densities_of_points_are_those_of_params():
     model = vcmc.models.NormalWishart(4, dof=7.5, scale=np.diag([1.0, 2.0, 0.5, 1.5]) + 0.1, mean=np.arange(4.0))
     rows = model.simulate(0, 30).rows
     shard = vcmc.split(rows, 1).load(0)
-    for point in np.random.default_rng(0).normal(size=(3, model.space.dim)):
-        params = model.space.constrain(jnp.asarray(point))
+    for point in jnp.asarray(np.random.default_rng(0).normal(size=(3, model.space.dim))):
+        params = model.space.constrain(point)
         plain = vcmc.Model(model.space, model.log_prior, model.log_likelihood)
         np.testing.assert_allclose(model.log_prior_at(point), plain.log_prior_at(point), rtol=1e-10)
         likelihood = jnp.sum(model.log_likelihood(params, shard.rows))
