@@ -1,6 +1,7 @@
 """What the shards' draws look like, seen all at once or one shard after the other."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -70,7 +71,6 @@ def survey(space: Product, draws: Float[np.ndarray, "shard chain draw dim"]) -> 
 
 def survey_one_by_one(space: Product, draws: OneByOne) -> Survey:
     """Look at one shard after the other."""
-    points = Points(space, draws)
     size = max(NUM_COMPARED, PER_COORDINATE * space.dim)
     counts: list[int] = []
     sample: list[np.ndarray] = []
@@ -79,19 +79,21 @@ def survey_one_by_one(space: Product, draws: OneByOne) -> Survey:
 
     def look() -> Iterator[Float[np.ndarray, "chain draw dim"]]:
         for shard in range(len(draws)):
-            each = points[shard]
+            params = draws[shard]
+            each = np.asarray(to_points(space, params))
             counts.append(len(each))
             sample.append(each[np.arange(size) * len(each) // size])
-            params = {name: array[None, None] for name, array in draws[shard].items()}
-            rhats.append(shard_rhat(params))
-            effective.append(shard_ess(params))
+            chains = {name: array[None, None] for name, array in params.items()}
+            rhats.append(shard_rhat(chains))
+            effective.append(shard_ess(chains))
             yield each[None]
 
     broken = broken_shards(look())
     some = np.stack(sample)
-    if not broken:
-        points.alignments = common_labels(space, jnp.asarray(some))
-        some = with_common_labels(space, some)
+    alignments = [] if broken else common_labels(space, jnp.asarray(some))
+    for alignment in alignments:
+        some = np.asarray(relabel(space, jnp.asarray(some), alignment))
+    points = Points(space, draws, tuple(counts), alignments)
     rhat, ess = (
         {name: np.concatenate([each[name] for each in parts]) for name in space}
         for parts in (rhats, effective)
@@ -100,13 +102,14 @@ def survey_one_by_one(space: Product, draws: OneByOne) -> Survey:
     return Survey(points, held, rhat, ess, counts, 1, some[:, None], broken)
 
 
+@dataclass(frozen=True)
 class Points:
-    """Draws of one shard after the other as points."""
+    """Draws of one shard after the other as points, whose exchangeable components have common labels."""
 
-    def __init__(self, space: Product, draws: OneByOne):
-        self.space = space
-        self.draws = draws
-        self.alignments: list[Int[Array, "shard component"]] = []
+    space: Product
+    draws: OneByOne
+    counts: tuple[int, ...]
+    alignments: list[Int[Array, "shard component"]]
 
     def __len__(self) -> int:
         return len(self.draws)

@@ -157,7 +157,9 @@ def test_columns_must_fit():
 
 
 def test_log_densities_of_points_are_those_of_params():
-    model = vcmc.models.NormalWishart(4, dof=7.5, scale=np.diag([1.0, 2.0, 0.5, 1.5]) + 0.1, mean=np.arange(4.0))
+    model = vcmc.models.NormalWishart(
+        4, dof=7.5, scale=np.diag([1.0, 2.0, 0.5, 1.5]) + 0.1, mean=np.arange(4.0)
+    )
     rows = model.simulate(0, 30).rows
     shard = vcmc.split(rows, 1).load(0)
     for point in jnp.asarray(np.random.default_rng(0).normal(size=(3, model.space.dim))):

@@ -79,10 +79,10 @@ class Subposteriors:
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
-        """How many draws every shard has."""
+        """How many draws every shard has; draws that are loaded may know it before."""
         if isinstance(self.draws, Array):
             return (self.draws.shape[1],) * self.num_shards
-        return tuple(len(draws) for draws in self)
+        return getattr(self.draws, "counts", None) or tuple(len(draws) for draws in self)
 
     @property
     def num_draws(self) -> int:
