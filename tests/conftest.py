@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from jaxtyping import install_import_hook
 
-# Shapes in signatures are checked in all tests. Left out are the doors, whose own checks are tested, and
-# the Gibbs samplers in NumPy, whose inner loops would spend their time being checked.
+# Shapes in signatures are checked in all tests. Left out are the doors, whose own checks are tested, and the Gibbs
+# samplers and products of densities in NumPy, whose inner loops would spend their time being checked.
 ROOMS = [
     "aggregators",
-    "combiners",
     "diagnostics",
     "ensemble",
     "model",
@@ -27,6 +26,10 @@ ROOMS = [
     "survey",
     "target",
 ]
+ROOMS += [
+    f"combiners.{name}" for name in ("base", "consensus", "gaussians", "parametric", "variational", "swiss")
+]
+ROOMS += [f"combiners.{name}" for name in ("auxiliary", "barycenter", "importance", "median", "pooling")]
 ROOMS += ["samplers.base", "samplers.nuts", "samplers.truncated_normal", "samplers.wishart_exact"]
 with install_import_hook([f"vcmc.{room}" for room in ROOMS], "beartype.beartype"):
     import vcmc
