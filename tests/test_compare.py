@@ -99,6 +99,8 @@ def test_exchangeable_components_are_labelled_as_in_the_reference():
         ({"combiners": []}, ValueError, "at least one combiner"),
         ({"combiners": [3]}, TypeError, r"combiners\['int'\] must be such as"),
         ({"combiners": "Consensus"}, TypeError, "must be a list of combiners"),
+        ({"combiners": [combiners.Average()] * 2}, ValueError, "must differ"),
+        ({"rows": {"y": np.ones(5)}}, ValueError, "a model and its rows together"),
         ({"reference": "long"}, ValueError, 'must be "serial"'),
         ({"reference": "serial"}, ValueError, "needs a model and its rows"),
         ({"reference": 3}, TypeError, "a tree, or arrays"),
@@ -113,3 +115,25 @@ def test_bad_arguments_are_refused(arguments, error, message):
     draws = {"beta": np.random.default_rng(0).normal(size=(3, 100, 2))}
     with pytest.raises(error, match=message):
         vcmc.compare(draws, **{"combiners": [combiners.Average()], "progress": False, **arguments})
+
+
+def test_draws_made_elsewhere_are_of_one_kind():
+    draws = {"beta": np.random.default_rng(0).normal(size=(3, 300, 2))}
+    names = [entry.name for entry in vcmc.compare(draws, progress=False).entries]
+    assert names == ["Consensus", "Parametric", "Semiparametric", "Variational"]
+    (swiss,) = vcmc.compare(
+        draws, combiners=[combiners.Swiss()], prior="subposterior", progress=False
+    ).entries
+    assert "is for shards with prior='powered'" in swiss.remark
+
+
+def test_one_combiner_that_fails_does_not_stop_the_others(conjugate):
+    bad = combiners.Variational(vcmc.aggregators.CombinatorialFamily())
+    found = vcmc.compare(
+        conjugate.model,
+        conjugate.rows,
+        num_shards=3,
+        combiners=[bad, combiners.Consensus()],
+        progress=False,
+    )
+    assert [entry.verdict for entry in found.entries] == ["failed", "good"]

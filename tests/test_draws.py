@@ -205,3 +205,31 @@ def test_a_broken_lazy_shard_is_named():
 def test_a_generator_is_refused():
     with pytest.raises(TypeError, match=r"LazyDraws\(load, num_shards\); got generator"):
         vcmc.combine(each for each in UNEQUAL)
+
+
+def test_shards_can_be_chosen_from_a_tree_of_unequal_ones():
+    tree = vcmc.combine(UNEQUAL, space=SPACES)
+    chosen = vcmc.combine(tree.isel(shard=[2, 0]), combiner=combiners.Average(), space=SPACES)
+    expected = vcmc.combine([UNEQUAL[2], UNEQUAL[0]], combiner=combiners.Average(), space=SPACES)
+    np.testing.assert_allclose(chosen["posterior"]["beta"], expected["posterior"]["beta"], rtol=1e-12)
+
+
+def test_a_tree_says_which_parameters_need_a_space():
+    tree = vcmc.combine({"sigma": SIGMA, "tau": SIGMA[:, ::-1]}, space={**SPACES, "tau": vcmc.Positive()})
+    with pytest.raises(ValueError, match=r"draws of \['tau'\] do not live"):
+        vcmc.combine(tree, space=SPACES)
+
+
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # R-hat of so few draws
+def test_sound_shards_of_few_draws_do_not_disagree():
+    draws = np.random.default_rng(0).normal(size=(6, 90, 40))
+    shards = [{"beta": each[: 90 - k]} for k, each in enumerate(draws)]
+    tree = vcmc.combine({"beta": draws[:, :80]}, combiner=combiners.Average())
+    unequal = vcmc.combine(shards, combiner=combiners.Average())
+    for each in (tree, unequal):
+        assert not any("disagree" in note for note in np.atleast_1d(each.attrs["warnings"]))
+
+
+def test_draws_without_an_axis_of_draws_are_refused():
+    with pytest.raises(ValueError, match=r"with axes \(shard, draw, …\)"):
+        vcmc.combine({"mu": [0.1, 0.2]})

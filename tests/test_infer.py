@@ -102,6 +102,14 @@ def test_combiners_get_the_shards_that_they_need(conjugate):
         ValueError, match=r"Consensus is for shards with prior='subposterior'; got prior='powered'"
     ):
         vcmc.combine(tree, combiner=vcmc.combiners.Consensus())
+    with pytest.raises(ValueError, match="ImportanceResample is for shards with prior='subposterior'"):
+        vcmc.infer(
+            conjugate.model,
+            conjugate.rows,
+            num_shards=4,
+            combiner=vcmc.combiners.ImportanceResample(),
+            prior="powered",
+        )
     with pytest.raises(ValueError, match="Swiss is for shards with prior='powered'"):
         vcmc.infer(
             conjugate.model, conjugate.rows, num_shards=4, combiner=vcmc.combiners.Swiss(), prior="partial"

@@ -127,7 +127,7 @@ def settled_prior(combiner: combiners.AbstractCombiner, given: Any) -> combiners
         return wanted
     if given not in get_args(combiners.Prior):
         raise ValueError(f"prior must be one of {get_args(combiners.Prior)}; got {given!r}.")
-    if "powered" in (given, wanted) and given != wanted and not combiner.needs.target:
+    if "powered" in (given, wanted) and given != wanted and not combiner.needs.scores:
         raise ValueError(
             f"{type(combiner).__name__} is for shards with prior={wanted!r}; got prior={given!r}. Sample the shards with "
             f"vcmc.infer(..., prior={wanted!r}), or choose another combiner: docs/combiners.md has a table of what they need."

@@ -19,7 +19,16 @@ from . import executors
 from .aggregators.combinatorial import common_labels, relabel
 from .assembly import DoubtfulWarning, check_kind, partition_of
 from .combine import combine
-from .combiners import AbstractCombiner, Consensus, Parametric, Semiparametric, Swiss, Variational
+from .combiners import (
+    AbstractCombiner,
+    Average,
+    Consensus,
+    Parametric,
+    Prior,
+    Semiparametric,
+    Swiss,
+    Variational,
+)
 from .infer import infer
 from .model import Model
 from .partition import Partition
@@ -176,6 +185,7 @@ def compare(
     space: Mapping[str, Space] | None = None,
     num_shards: int | None = None,
     num_draws: int = 1000,
+    prior: Prior | None = None,
     executor: executors.AbstractExecutor | None = None,
     seed: int = 0,
     progress: bool = True,
@@ -193,20 +203,25 @@ def compare(
         space: where the parameters of draws live, if there is no model.
         num_shards: number of shards, if `source` is a model and rows is not a `Partition`.
         num_draws: draws of every shard, if `source` is a model.
+        prior: what draws of shards hold besides their rows, as in `combine`.
         executor: where shards are sampled and evaluated; by default `executors.Local()`.
         seed: seed of everything random.
         progress: show progress if standard error is a terminal.
     """
-    named = _named(combiners)
+    named = _named(combiners, isinstance(source, Model))
     options: dict[str, Any] = {"executor": executor, "seed": seed, "progress": progress}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DoubtfulWarning)  # what is doubtful stands in the table
         by_prior: dict[Any, Any] = {}
         if isinstance(source, Model):
             model, rows = source, partition_of(rows, num_shards, seed)
-            for prior in {combiner.needs.prior for combiner in named.values()}:
-                start = next(each for each in named.values() if each.needs.prior == prior)
-                by_prior[prior] = infer(model, rows, combiner=start, num_draws=num_draws, **options)
+            for kind in sorted({combiner.needs.prior for combiner in named.values()}):
+                start = Swiss() if kind == "powered" else Average()
+                by_prior[kind] = infer(model, rows, combiner=start, num_draws=num_draws, **options)
+        elif (model is None) != (rows is None):
+            raise ValueError("compare takes a model and its rows together, or neither; got only one of them.")
+        else:
+            options["prior"] = prior
         exact: Draws | None = None
         if isinstance(reference, str):
             exact = _serial(reference, model, rows, options)
@@ -267,13 +282,16 @@ def _resident() -> int:
         return 0
 
 
-def _named(combiners: Any) -> dict[str, AbstractCombiner]:
+def _named(combiners: Any, sampled: bool) -> dict[str, AbstractCombiner]:
     if combiners is None:
-        combiners = [Consensus(), Parametric(), Semiparametric(), Swiss(), Variational()]
+        others = [Swiss()] if sampled else []  # draws made elsewhere are of one kind
+        combiners = [Consensus(), Parametric(), Semiparametric(), *others, Variational()]
     if not isinstance(combiners, Mapping):
         if not isinstance(combiners, Sequence) or isinstance(combiners, str):
             raise TypeError(f"combiners must be a list of combiners, or names for them; got {combiners!r}.")
         names = [repr(each) if _is_twin(each, combiners) else type(each).__name__ for each in combiners]
+        if len(set(names)) < len(names):
+            raise ValueError(f"combiners must differ, or have names of their own; got {names}.")
         combiners = dict(zip(names, combiners, strict=True))
     if not combiners:
         raise ValueError("compare needs at least one combiner; got none.")

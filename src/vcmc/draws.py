@@ -80,19 +80,20 @@ class OneByOne:
 
 def named_draws(draws: Any, space: Mapping[str, Space] | None = None) -> Named | OneByOne:
     """Draws in any accepted form as arrays (shard, chain, draw, …), or one shard after the other."""
-    counts: Any = None
+    padded = False
     if hasattr(draws, "children"):  # a DataTree
         if "subposterior" not in draws.children:
             raise ValueError(
                 "a DataTree of draws must have the group 'subposterior', with a dimension 'shard'; got "
                 f"the groups {list(draws.children)}."
             )
-        if space is None and len(curved := np.atleast_1d(draws.attrs.get("curved", []))):
+        curved = [name for name in np.atleast_1d(draws.attrs.get("curved", [])) if name not in (space or {})]
+        if curved:
             raise ValueError(
-                f"the draws of {curved.tolist()} do not live in a space of real numbers, and averages would leave it. "
+                f"the draws of {list(map(str, curved))} do not live in a space of real numbers, and averages would leave it. "
                 "Say where they live: vcmc.combine(tree, space=model.space)."
             )
-        counts = draws.attrs.get("draw_counts")
+        padded = "draw_counts" in draws.attrs
         draws = draws["subposterior"].to_dataset()
     if hasattr(draws, "data_vars"):  # a Dataset
         if not {"shard", "draw"} <= set(draws.dims):
@@ -103,13 +104,9 @@ def named_draws(draws: Any, space: Mapping[str, Space] | None = None) -> Named |
             draws = draws.expand_dims("chain")
         draws = draws.transpose("shard", "chain", "draw", ...)
         arrays = {str(name): draws[name].to_numpy() for name in draws.data_vars}
-        if counts is None:
-            return _check_draws(arrays, ("shard", "chain", "draw"))
-        return _held(
-            [
-                {name: array[shard, 0, :count] for name, array in arrays.items()}
-                for shard, count in enumerate(counts)
-            ]
+        arrays = _check_draws(arrays, ("shard", "chain", "draw"))
+        return (
+            _held([_unpadded(arrays, shard) for shard in range(draws.sizes["shard"])]) if padded else arrays
         )
     if isinstance(draws, Mapping):
         if any(_is_ragged(values) for values in draws.values()):
@@ -127,8 +124,15 @@ def named_draws(draws: Any, space: Mapping[str, Space] | None = None) -> Named |
     return _held(list(draws)) if isinstance(draws, Sequence) else OneByOne(draws, held=False)
 
 
+def _unpadded(arrays: Named, shard: int) -> Named:
+    """The draws of one shard without those at the end that are not a number in any parameter."""
+    real = [~np.isnan(array[shard, 0]).reshape(array.shape[2], -1).all(axis=1) for array in arrays.values()]
+    count = int(np.flatnonzero(np.any(real, axis=0)).max(initial=-1)) + 1
+    return {name: array[shard, 0, :count] for name, array in arrays.items()}
+
+
 def _is_ragged(values: Any) -> bool:
-    return isinstance(values, Sequence) and len({len(shard) for shard in values}) > 1
+    return isinstance(values, Sequence) and len({np.shape(shard)[:1] for shard in values}) > 1
 
 
 def _by_shard(draws: Mapping[str, Any]) -> list[Named]:

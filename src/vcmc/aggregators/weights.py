@@ -269,26 +269,34 @@ def shrunk(
     approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010), which vanishes as draws grow
     unless there is nothing to tell apart.
     """
+    return shrinkage(covariances, num_draws)[0]
+
+
+def shrinkage(
+    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, " shard"]
+) -> tuple[Float[np.ndarray, "shard dim dim"], Float[np.ndarray, " shard"]]:
+    """Shrunk covariances, and by how much each was shrunk: one is wholly."""
     num_shards, dim, _ = covariances.shape
     counts = np.broadcast_to(num_draws, num_shards)[:, None, None]
     covariances = covariances * counts / (counts - 1)
     if dim == 1:
-        return covariances
+        return covariances, np.zeros(num_shards)
     pooled = covariances.mean(axis=0)
     scales = np.sqrt(np.diag(pooled))
-    correlation = _shrink(pooled[None] / np.outer(scales, scales), int(counts.sum()))[0]
+    correlation = _shrink(pooled[None] / np.outer(scales, scales), int(counts.sum()))[0][0]
     root = scales[:, None] * np.linalg.cholesky(correlation)
     inverse = np.linalg.inv(root)
-    return root @ _shrink(inverse @ covariances @ inverse.T, counts) @ root.T
+    white, amounts = _shrink(inverse @ covariances @ inverse.T, counts)
+    return root @ white @ root.T, amounts
 
 
 def _shrink(
     covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, "shard 1 1"]
-) -> Float[np.ndarray, "shard dim dim"]:
-    """Oracle approximating shrinkage towards multiples of the identity."""
+) -> tuple[Float[np.ndarray, "shard dim dim"], Float[np.ndarray, " shard"]]:
+    """Oracle approximating shrinkage towards multiples of the identity, and its amounts."""
     dim = covariances.shape[1]
     variances = np.trace(covariances, axis1=1, axis2=2)[:, None, None] / dim
     squares = np.mean(covariances**2, axis=(1, 2), keepdims=True)
     excesses = np.maximum(squares - variances**2 / dim, 1e-300)
     amounts = np.minimum((squares + variances**2) / ((num_draws + 1) * excesses), 1.0)
-    return (1 - amounts) * covariances + amounts * variances * np.eye(dim)
+    return (1 - amounts) * covariances + amounts * variances * np.eye(dim), amounts[:, 0, 0]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..aggregators.weights import shrunk
+from ..aggregators.weights import shrinkage
 from .base import Subposteriors
 
 
@@ -30,6 +30,7 @@ class Gaussians(NamedTuple):
     means: Float[np.ndarray, "shard dim"]
     covariances: Float[np.ndarray, "shard dim dim"]
     counts: Int[np.ndarray, " shard"]
+    shrinkage: Float[np.ndarray, " shard"]
 
     @classmethod
     def of(cls, shards: Subposteriors) -> "Gaussians":
@@ -44,13 +45,18 @@ class Gaussians(NamedTuple):
             means[shard] = draws.mean(axis=0)
             centred = np.subtract(draws, means[shard], out=room[: len(draws)])
             covariances[shard] = centred.T @ centred / len(draws)
-        return cls(means, shrunk(covariances, counts), counts)
+        shrunk, amounts = shrinkage(covariances, counts)
+        return cls(means, shrunk, counts, amounts)
 
     @property
     def precisions(self) -> Float[np.ndarray, "shard dim dim"]:
-        """The inverses of the covariances, less what the inverse of an estimate is too large by on average."""
-        rest = (self.counts - self.means.shape[1] - 2) / (self.counts - 1)
-        return np.where(rest > 0.5, rest, 1.0)[:, None, None] * np.linalg.inv(self.covariances)
+        """The inverses of the covariances, less what the inverse of an estimate is too large by on average.
+
+        As far as a covariance was shrunk, it rests on the draws of all shards, and is not too large.
+        """
+        rest = np.clip((self.counts - self.means.shape[1] - 2) / (self.counts - 1), 0.5, 1.0)
+        factors = self.shrinkage + (1 - self.shrinkage) * rest
+        return factors[:, None, None] * np.linalg.inv(self.covariances)
 
     def product(self) -> Gaussian:
         """The Gaussian that is proportional to the product of all."""

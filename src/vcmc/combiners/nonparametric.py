@@ -21,7 +21,7 @@ class Nonparametric(AbstractCombiner):
     Args:
         bandwidth: sds of a kernel, in sds of the shard; by default n^(-1/(4 + dim)), n being the fewest draws of a shard.
         pairwise: multiply pairs of shards, then pairs of their products, and so on, in place of all at once; by default in up to
-            four dimensions.
+            two dimensions.
         shrink: pull draws towards their shard's mean, so that kernels do not widen the shard.
     """
 

@@ -19,7 +19,7 @@ class Semiparametric(AbstractCombiner):
     Args:
         bandwidth: sds of a kernel, in sds of the shard; by default n^(-1/(4 + dim)), n being the fewest draws of a shard.
         pairwise: multiply pairs of shards, then pairs of their products, and so on, in place of all at once; by default in up to
-            four dimensions.
+            two dimensions.
     """
 
     needs: ClassVar[Needs] = Needs()

@@ -51,7 +51,7 @@ def shard_ess(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: convergence.ess(values) for name, values in params.items()}
 
 
-def disagreeing_shards(draws: Draws) -> dict[int, int]:
+def disagreeing_shards(draws: Draws, num_draws: int | None = None) -> dict[int, int]:
     r"""Shards whose mean is farther from the others' than their spreads explain, with the coordinate that is off most.
 
     If shard $k$ is Gaussian with mean $m_k$ and precision $P_k$, and all shards speak of the same
@@ -64,7 +64,7 @@ def disagreeing_shards(draws: Draws) -> dict[int, int]:
     points = draws.reshape(num_shards, -1, dim)
     means = points.mean(axis=1)
     variances = points.var(axis=1, ddof=1)
-    apart = points.shape[1] < 5 * dim
+    apart = min(points.shape[1], num_draws or points.shape[1]) < 5 * dim
     if apart:
         precisions = 1 / variances
         limit = chdtri(1, SUSPICIOUS / (num_shards * dim))
@@ -172,7 +172,7 @@ def doubts(
                 f"divergent steps: {stats['diverging'][many].sum()}, in shards {_list(many)}. Try a "
                 "higher target_accept, or other coordinates for the parameters."
             )
-    if far := disagreeing_shards(draws):
+    if far := disagreeing_shards(draws, num_draws):
         found.append(
             f"shards {_list(list(far))} disagree with the others by more than their own spread explains, {_where(far, space)}: "
             "were rows dealt at random, and are those shards' rows sound? Look at them with partition.load(k), try "
@@ -182,7 +182,7 @@ def doubts(
         found.append(
             f"shards {_list(list(wide))} are more than {WIDE:.0f} times as wide as others, {_where(wide, space)}: their rows say next "
             "to nothing there, and the tempered prior does not hold them. Deal rare rows evenly with vcmc.split(..., "
-            'stratify=...), use fewer shards, or give every shard the full prior: prior="partial".'
+            'stratify=...), use fewer shards, or give every shard the full prior: prior="partial", with the default combiner.'
         )
     if switching := switching_shards(space, draws):
         found.append(

@@ -21,7 +21,7 @@ Level = Literal["good", "doubtful", "poor", "unknown"]
 
 ADVICE = (
     "Refine it (vcmc.refine(tree, model, rows), or infer(..., refine=True)), use fewer shards, "
-    'or give every shard the full prior (prior="partial").'
+    'or give every shard the full prior (prior="partial", with the default combiner).'
 )
 
 
