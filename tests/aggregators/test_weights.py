@@ -140,7 +140,7 @@ def test_log_determinants():
 def test_shrinkage_is_oracle_approximating():
     draws = np.random.default_rng(1).normal(size=(30, 12)) * np.linspace(1, 4, 12)
     expected = OAS().fit(draws).covariance_
-    np.testing.assert_allclose(_shrink(np.cov(draws.T, ddof=0)[None], 30)[0], expected, rtol=1e-10)
+    np.testing.assert_allclose(_shrink(np.cov(draws.T, ddof=0)[None], 30)[0][0], expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("num_draws", [10, 30, 300])
