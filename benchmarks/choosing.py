@@ -29,7 +29,7 @@ from vcmc.combiners import (
     Variational,
     Weierstrass,
 )
-from vcmc.compare import Comparison
+from vcmc.comparison import Comparison
 
 MENU = [
     Average(),

@@ -45,6 +45,15 @@ def parametric(draws: np.ndarray) -> np.ndarray:
     return mean + noise @ np.linalg.cholesky(covariance).T
 
 
+def minus_log_gaussians(draws: np.ndarray) -> np.ndarray:
+    """Minus the log density of every draw under the Gaussian of its shard, up to a constant."""
+    values = []
+    for own in draws:
+        centred = own - own.mean(axis=0)
+        values.append(0.5 * np.einsum("ij,ij->i", centred @ np.linalg.inv(np.cov(own.T)), centred))
+    return np.stack(values)
+
+
 def semiparametric(draws: np.ndarray) -> np.ndarray:
     """Algorithm 1 with the weights of section 3.3, in coordinates in which the Gaussian product is white."""
     generator = np.random.default_rng(0)
@@ -53,10 +62,7 @@ def semiparametric(draws: np.ndarray) -> np.ndarray:
     root = np.linalg.cholesky(covariance * num_shards)
     white = (draws - mean) @ np.linalg.inv(root).T
     squares = np.einsum("kij,kij->ki", white, white)
-    extras = np.empty((num_shards, num_draws))
-    for own, extra in zip(white, extras, strict=True):
-        centred = own - own.mean(axis=0)
-        extra[:] = 0.5 * np.einsum("ij,ij->i", centred @ np.linalg.inv(np.cov(own.T)), centred)
+    extras = minus_log_gaussians(white)
     indices = generator.integers(num_draws, size=num_shards)
     total = white[np.arange(num_shards), indices].sum(axis=0)
     norm = total @ total
@@ -93,10 +99,7 @@ def semiparametric_as_printed(draws: np.ndarray) -> np.ndarray:
     mean, covariance = gaussian_product(scaled)
     precision = np.linalg.inv(covariance)
     squares = np.einsum("kij,kij->ki", scaled, scaled)
-    extras = np.empty((num_shards, num_draws))
-    for own, extra in zip(scaled, extras, strict=True):
-        centred = own - own.mean(axis=0)
-        extra[:] = 0.5 * np.einsum("ij,ij->i", centred @ np.linalg.inv(np.cov(own.T)), centred)
+    extras = minus_log_gaussians(scaled)
     indices = generator.integers(num_draws, size=num_shards)
     total = scaled[np.arange(num_shards), indices].sum(axis=0)
     merged = np.empty((num_draws, dim))

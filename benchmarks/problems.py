@@ -20,6 +20,7 @@ from jaxtyping import Array, Float
 import vcmc
 from vcmc.models import GaussianMixture, Logistic, NormalWishart, Probit
 from vcmc.models.regression import rare_covariate
+from vcmc.result import posterior_draws
 from vcmc.typing import Params, Rows
 
 RARE = 0.002  # share of the rows that have the rare covariate: one of 500
@@ -62,7 +63,7 @@ def _apply(functions: Callable[[Params], Array], draws: Params) -> Float[Array, 
 def named_draws(posterior: Any) -> dict[str, np.ndarray]:
     """Draws of a tree, of a dataset (chain, draw, …), or of named arrays (draw, …), as arrays (draw, …)."""
     if hasattr(posterior, "children"):  # a DataTree
-        posterior = posterior["posterior"].to_dataset()
+        return posterior_draws(posterior)
     if hasattr(posterior, "data_vars"):  # a Dataset
         arrays = {str(name): values.to_numpy() for name, values in posterior.data_vars.items()}
         return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}

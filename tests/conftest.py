@@ -1,8 +1,9 @@
 """Fixtures: small data sets and the exact posteriors that belong to them."""
 
 import inspect
+import weakref
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -167,3 +168,26 @@ def gaussian_shards():
         return GaussianShards(spread * generator.normal(size=(num_shards, dim)), covariances)
 
     return make
+
+
+class Lazy:
+    """Draws that are loaded when they are asked for; it knows how many shards' were held at the same time."""
+
+    def __init__(self, draws: Any):
+        self.draws = draws
+        self.loaded: list[weakref.ref] = []
+        self.most = 0
+
+    def __len__(self) -> int:
+        return len(self.draws)
+
+    def __getitem__(self, shard: int) -> np.ndarray:
+        draws = np.array(self.draws[shard])
+        self.loaded.append(weakref.ref(draws))
+        self.most = max(self.most, sum(one() is not None for one in self.loaded))
+        return draws
+
+
+@pytest.fixture(scope="session")
+def lazy():
+    return Lazy

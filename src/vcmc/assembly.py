@@ -120,6 +120,12 @@ def check_kind(argument: str, value: Any, kind: type, example: str) -> None:
         raise TypeError(f"{argument} must be such as {example}; got {value!r}.")
 
 
+def check_together(verb: str, model: Any, rows: Any) -> None:
+    """Raise an error if there is a model without rows, or the other way round."""
+    if (model is None) != (rows is None):
+        raise ValueError(f"{verb} takes a model and its rows together, or neither; got only one of them.")
+
+
 def settled_prior(combiner: combiners.AbstractCombiner, given: Any) -> combiners.Prior:
     """What the shards hold besides their rows: as it is given, or as the combiner needs it; the two must go together."""
     wanted = combiner.needs.prior

@@ -10,6 +10,7 @@ from . import combiners, executors
 from .assembly import (
     Clock,
     check_kind,
+    check_together,
     checked_target,
     groups_of,
     in_chains,
@@ -19,6 +20,7 @@ from .assembly import (
 )
 from .combiners.base import Subposteriors
 from .diagnose import diagnose_draws, stored
+from .diagnostics.shards import broken_shards
 from .diagnostics.verdict import judge
 from .draws import OneByOne, named_draws, shapes_of, space_of
 from .model import Model
@@ -101,12 +103,7 @@ def combine(
         stage = bars.stage("look at the shards", None)
         seen = survey_one_by_one(product, found) if isinstance(found, OneByOne) else _survey(product, found)
         stage.finish()
-        if seen.broken:
-            raise ValueError(
-                "every shard's draws must be its own, vary, be finite and lie inside the parameter's space; got "
-                + "; ".join(f"shard {shard}: {reason}" for shard, reason in seen.broken.items())
-                + ". Remove or redo these shards, and check space=."
-            )
+        _refuse_broken(seen.broken)
         clock.lap("check")
         stage = bars.stage("combine", None)
         num_shards = len(seen.counts)
@@ -140,14 +137,23 @@ def _survey(space: Product, arrays: dict[str, np.ndarray]) -> Survey:
     num_shards, num_chains, num_draws = next(iter(arrays.values())).shape[:3]
     flat = {name: arrays[name].reshape(-1, *arrays[name].shape[3:]) for name in space}
     points = np.asarray(to_points(space, flat)).reshape(num_shards, num_chains, num_draws, -1)
+    _refuse_broken(broken_shards(points))
     return survey(space, points)
+
+
+def _refuse_broken(reasons: Mapping[int, str]) -> None:
+    if reasons:
+        raise ValueError(
+            "every shard's draws must be its own, vary, be finite and lie inside the parameter's space; got "
+            + "; ".join(f"shard {shard}: {reason}" for shard, reason in reasons.items())
+            + ". Remove or redo these shards, and check space=."
+        )
 
 
 def _target(
     model: Model | None, rows: Any, num_shards: int, seed: int, executor: executors.AbstractExecutor
 ) -> Target | None:
-    if (model is None) != (rows is None):
-        raise ValueError("combine takes a model and its rows together, or neither; got only one of them.")
+    check_together("combine", model, rows)
     if model is None:
         return None
     partition = partition_of(rows, None if isinstance(rows, Partition) else num_shards, seed)

@@ -7,14 +7,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from . import executors
-from .assembly import check_kind, checked_target, partition_of, warn
+from .assembly import check_kind, check_together, checked_target, partition_of, warn
 from .diagnostics import convergence
 from .diagnostics.modes import other_mode
 from .diagnostics.selfcheck import Errors, self_check
 from .diagnostics.verdict import Diagnosis, judge
 from .model import Model
 from .partition import Partition, check_seed
-from .result import to_params, to_points
+from .result import posterior_draws, to_params, to_points
 from .target import Target
 
 if TYPE_CHECKING:
@@ -46,11 +46,8 @@ def diagnose(
             "tree must be what infer or combine returned, with a group 'posterior'; got "
             f"{type(tree).__name__} with the groups {list(getattr(tree, 'children', {}))}."
         )
-    if model is None or rows is None:
-        if model is not None or rows is not None:
-            raise ValueError(
-                "diagnose takes a model and its rows together, or neither; got only one of them."
-            )
+    check_together("diagnose", model, rows)
+    if model is None:
         return stored_diagnosis(tree)
     target = target_of(tree, model, rows, executor, seed)
     draws = posterior_points(tree, target.densities[0].model)
@@ -82,10 +79,8 @@ def posterior_points(tree: "DataTree", model: Model) -> Float[np.ndarray, "chain
         raise ValueError(
             f"the model has the parameters {list(model.space)}, but the tree has no draws of {sorted(missing)}."
         )
-    arrays = {name: posterior[name].transpose("chain", "draw", ...).to_numpy() for name in model.space}
-    num_chains, num_draws = next(iter(arrays.values())).shape[:2]
-    flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
-    return np.asarray(to_points(model.space, flat)).reshape(num_chains, num_draws, -1)
+    points = np.asarray(to_points(model.space, posterior_draws(tree)))
+    return points.reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
 
 
 def diagnose_draws(

@@ -188,7 +188,10 @@ def space_of(shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, Space]) 
     """The space of named draws: what is given, and real numbers for the rest."""
     if unknown := set(given) - set(shapes):
         raise ValueError(f"space names {sorted(unknown)}, but the draws are of {list(shapes)}.")
-    product = Product({name: given.get(name, Real(*shape)) for name, shape in shapes.items()})
+    if isinstance(given, Product) and list(given) == list(shapes):
+        product = given  # a model's own, for which programs may be compiled already
+    else:
+        product = Product({name: given.get(name, Real(*shape)) for name, shape in shapes.items()})
     for name, shape in shapes.items():
         if product[name].shape != shape:
             raise ValueError(

@@ -70,6 +70,13 @@ def _points(space: Product, arrays: dict[str, Array]) -> Float[Array, "draw dim"
     return jax.vmap(space.unconstrain)(arrays)
 
 
+def posterior_draws(tree: "DataTree") -> dict[str, np.ndarray]:
+    """A result's draws by name, all chains one after the other."""
+    posterior = tree["posterior"].to_dataset().transpose("chain", "draw", ...)
+    arrays = {str(name): posterior[name].to_numpy() for name in posterior.data_vars}
+    return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+
+
 def by_coordinate(space: Product, values: Float[Array, "shard dim"]) -> dict[str, np.ndarray]:
     """Values that belong to real coordinates, by parameter."""
     return {

@@ -1,7 +1,8 @@
 """What the shards' draws look like, seen all at once or one shard after the other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .aggregators.combinatorial import common_labels, relabel, with_common_labels
-from .combiners.base import Prior
+from .combiners.base import Prior, evenly
 from .diagnostics.shards import broken_shards, doubts, shard_ess, shard_rhat
 from .draws import OneByOne
 from .result import to_params, to_points
@@ -28,7 +29,7 @@ class Survey(NamedTuple):
         counts: draws of every shard.
         num_chains: chains of every shard.
         sample: some draws of every shard, by which shards are compared.
-        broken: shards whose draws cannot be used, with the reason.
+        broken: shards whose draws cannot be used, with the reason, if they were looked for.
     """
 
     points: Any
@@ -38,7 +39,7 @@ class Survey(NamedTuple):
     counts: list[int]
     num_chains: int
     sample: Float[np.ndarray, "shard chain draw dim"]
-    broken: dict[int, str]
+    broken: Mapping[int, str] = MappingProxyType({})
 
     def doubts(self, stats: dict[str, np.ndarray], space: Product, prior: Prior) -> list[str]:
         """What looks doubtful in the shards' draws, in words."""
@@ -50,11 +51,9 @@ class Survey(NamedTuple):
 
 
 def survey(space: Product, draws: Float[np.ndarray, "shard chain draw dim"]) -> Survey:
-    """Look at draws of shards that all have as many."""
+    """Look at draws of shards that all have as many, and none of which is broken."""
     num_shards, num_chains, num_draws, dim = draws.shape
     counts = [num_chains * num_draws] * num_shards
-    if broken := broken_shards(draws):
-        return Survey(draws, {}, {}, {}, counts, num_chains, draws, broken)
     params = to_params(space, jnp.asarray(draws))
     aligned = with_common_labels(space, draws.reshape(num_shards, -1, dim))
     return Survey(
@@ -65,7 +64,6 @@ def survey(space: Product, draws: Float[np.ndarray, "shard chain draw dim"]) -> 
         counts,
         num_chains,
         aligned.reshape(draws.shape),
-        broken,
     )
 
 
@@ -82,7 +80,7 @@ def survey_one_by_one(space: Product, draws: OneByOne) -> Survey:
             params = draws[shard]
             each = np.asarray(to_points(space, params))
             counts.append(len(each))
-            sample.append(each[np.arange(size) * len(each) // size])
+            sample.append(evenly(each, size))
             chains = {name: array[None, None] for name, array in params.items()}
             rhats.append(shard_rhat(chains))
             effective.append(shard_ess(chains))

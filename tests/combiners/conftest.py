@@ -1,13 +1,15 @@
-"""Fixtures: powered shards whose posteriors are known, and draws that are loaded when they are asked for."""
+"""Fixtures: shards whose product, or whose posterior, is known."""
 
-import weakref
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import digamma, polygamma
 
 import vcmc
 from vcmc.combiners import Subposteriors
+from vcmc.space import Product
 
 
 class Powered(NamedTuple):
@@ -58,24 +60,86 @@ def powered(gaussian_shards):
     return make
 
 
-class Lazy:
-    """Draws that are loaded when they are asked for; it knows how many shards' were held at the same time."""
+def _subposteriors(draws, target=None, seed=0):
+    equal = len({len(each) for each in draws}) == 1
+    space = Product({"theta": vcmc.Real(draws[0].shape[1])})
+    return Subposteriors(jnp.asarray(np.stack(draws)) if equal else draws, space, target, seed)
 
-    def __init__(self, draws: Any):
-        self.draws = draws
-        self.loaded: list[weakref.ref] = []
-        self.most = 0
 
-    def __len__(self) -> int:
-        return len(self.draws)
+def _errors(merged, mean, covariance):
+    """The errors of the mean, in standard deviations, and of the standard deviations, relative to them."""
+    merged, sds = np.asarray(merged), np.sqrt(np.diag(covariance))
+    return np.abs((merged.mean(axis=0) - mean) / sds).max(), np.abs(merged.std(axis=0) / sds - 1).max()
 
-    def __getitem__(self, shard: int) -> np.ndarray:
-        draws = np.array(self.draws[shard])
-        self.loaded.append(weakref.ref(draws))
-        self.most = max(self.most, sum(one() is not None for one in self.loaded))
-        return draws
+
+def _log_gammas(shape, size, generator):
+    """Logarithms of gamma draws, which do not underflow if the shape is small."""
+    return np.log(generator.gamma(shape + 1, size=size)) + np.log(generator.uniform(size=size)) / shape
+
+
+def _rare_successes(seed, num_draws, num_shards=15, num_trials=10_000):
+    """Logits of exact draws of shards that have two successes on average, and the posterior's mean and covariance."""
+    generator = np.random.default_rng(seed)
+    successes = generator.uniform(size=num_trials) < 2 * num_shards / num_trials
+    draws = []
+    for part in np.array_split(successes, num_shards):
+        # prior times Jacobian is p (1 - p), to the power 1/K
+        shapes = part.sum() + 1 / num_shards, (~part).sum() + 1 / num_shards
+        logits = _log_gammas(shapes[0], num_draws, generator) - _log_gammas(shapes[1], num_draws, generator)
+        draws.append(logits[:, None])
+    shapes = successes.sum() + 1, (~successes).sum() + 1
+    mean = digamma(shapes[0]) - digamma(shapes[1])
+    return draws, np.array([mean]), np.array([[polygamma(1, shapes[0]) + polygamma(1, shapes[1])]])
+
+
+def _agreeing(num_shards, dim, num_draws, seed=0):
+    """Gaussian shards of one covariance, with means as far apart as such shards of one data set have them."""
+    generator = np.random.default_rng(seed)
+    means = generator.normal(size=(num_shards, 1, dim))
+    return list(means + generator.normal(size=(num_shards, num_draws, dim))), means.mean(axis=(0, 1))
+
+
+def _two_modes(combiner):
+    """What a combiner makes of shards that all see two modes, whose masses are checked, and the scale of a mode in a shard."""
+    generator = np.random.default_rng(0)
+    draws, num_draws, left, scale = [], 10_000, np.array([0.3, 0.5, 0.6]), 0.7
+    for share in left:
+        modes = np.where(generator.uniform(size=num_draws) < share, -2.0, 2.0)
+        draws.append((modes + scale * generator.normal(size=num_draws))[:, None])
+    merged = np.asarray(combiner(_subposteriors(draws)).draws)[:, 0]
+    odds = np.prod(left / (1 - left))
+    # the shards' own shares are known to 0.5 / √n each, and the product's to √3 times that, twice for resampling
+    assert np.mean(merged < 0) == pytest.approx(
+        odds / (1 + odds), abs=4 * np.sqrt(5) * 0.5 / np.sqrt(num_draws)
+    )
+    return merged, scale
 
 
 @pytest.fixture(scope="session")
-def lazy():
-    return Lazy
+def subposteriors():
+    return _subposteriors
+
+
+@pytest.fixture(scope="session")
+def errors():
+    return _errors
+
+
+@pytest.fixture(scope="session")
+def log_gammas():
+    return _log_gammas
+
+
+@pytest.fixture(scope="session")
+def rare_successes():
+    return _rare_successes
+
+
+@pytest.fixture(scope="session")
+def agreeing():
+    return _agreeing
+
+
+@pytest.fixture(scope="session")
+def two_modes():
+    return _two_modes

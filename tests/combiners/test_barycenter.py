@@ -96,19 +96,3 @@ def test_unequal_counts(marginals, powered):
     assert merged.shape == (4000, 2)
     assert off[0] < 4 * np.sqrt(1 / 1500)  # the shard of 500 draws counts for a quarter
     assert off[1] < 4 * np.sqrt(2 / 1500)
-
-
-def test_same_seed_same_draws(powered):
-    truth = powered(4, 2)
-    first, again, other = (Barycenter()(truth.subposteriors(300, seed)).draws for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
-@pytest.mark.parametrize("marginals", [False, True])
-def test_one_shard_at_a_time(marginals, powered, lazy):
-    truth = powered(8, 2)
-    loaded = lazy(truth.shards.draws(100))
-    merged = Barycenter(marginals)(truth.subposteriors(loaded)).draws
-    assert loaded.most <= 2  # the next is loaded before the last is let go
-    np.testing.assert_allclose(merged, Barycenter(marginals)(truth.subposteriors(100)).draws, rtol=1e-12)

@@ -96,13 +96,6 @@ def test_no_rows_no_weights(shards):
         ImportanceResample()(replace(shards.subposteriors(100), target=None))
 
 
-def test_same_seed_same_draws(shards):
-    given = shards.subposteriors(300)
-    first, again, other = (ImportanceResample()(replace(given, seed=seed)).draws for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
 def test_unequal_counts_one_shard_at_a_time(shards, lazy):
     draws = [
         draws[:count]

@@ -1,5 +1,6 @@
 """Laws of combiners: K = 1 leaves draws alone; exact on equal Gaussian shards; any number of draws and of shards."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -120,10 +121,31 @@ def test_a_thousand_shards(combiner, gaussian_shards):
     assert (np.abs(found.mean(axis=0) - one.means[0]) < np.sqrt(np.diag(one.covariances[0]))).all()
 
 
+RANDOM = [
+    name for name, each in COMBINERS.items() if not isinstance(each, combiners.Average | combiners.Consensus)
+]
+
+
 @CASES
 def test_the_same_seed_gives_the_same_draws(combiner, gaussian_shards):
-    shards = gaussian_shards(3, 2).subposteriors(200)
+    shards = gaussian_shards(3, 2).subposteriors(500)
     np.testing.assert_array_equal(combiner(shards).draws, combiner(shards).draws)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_another_seed_gives_other_draws(name, gaussian_shards):
+    shards = gaussian_shards(3, 2).subposteriors(300)
+    first, other = (COMBINERS[name](replace(shards, seed=seed)).draws for seed in (1, 2))
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("name", [name for name, combiner in COMBINERS.items() if combiner.needs.streams])
+def test_streams_hold_one_shard_at_a_time(name, gaussian_shards, lazy):
+    shards = gaussian_shards(8, 2).subposteriors(100)
+    loaded = lazy(shards.draws)
+    merged = COMBINERS[name](replace(shards, draws=loaded)).draws
+    assert loaded.most <= 2  # the next is loaded before the last is let go
+    np.testing.assert_allclose(merged, COMBINERS[name](shards).draws, rtol=1e-12)
 
 
 def test_the_table_in_the_docs_is_that_of_the_code():

@@ -89,18 +89,3 @@ def test_unequal_counts(powered):
     merged = Median()(truth.subposteriors(draws)).draws
     assert merged.shape == (3000, 2)
     assert np.isfinite(merged).all()
-
-
-def test_same_seed_same_draws(powered):
-    truth = powered(4, 2)
-    first, again, other = (Median()(truth.subposteriors(300, seed)).draws for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
-def test_one_shard_at_a_time(powered, lazy):
-    truth = powered(8, 2)
-    loaded = lazy(truth.shards.draws(100))
-    merged = Median()(truth.subposteriors(loaded)).draws
-    assert loaded.most <= 2  # the next is loaded before the last is let go
-    np.testing.assert_allclose(merged, Median()(truth.subposteriors(100)).draws, rtol=1e-12)

@@ -87,11 +87,6 @@ def test_unequal_counts():
     assert distance(merged, densities) < 1.95 / np.sqrt(len(merged))
 
 
-def test_same_seed_same_draws(gaussian_shards):
-    shards = gaussian_shards(3, 2).subposteriors(500)
-    np.testing.assert_array_equal(Nonparametric()(shards).draws, Nonparametric()(shards).draws)
-
-
 def test_many_dimensions_are_doubtful(gaussian_shards):
     num_draws, dim = 4000, 20
     shards = gaussian_shards(6, dim, spread=0.3)

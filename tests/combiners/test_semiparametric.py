@@ -73,11 +73,6 @@ def test_skewed_shards_are_corrected():
     assert shifts[0] < 0.25 < 0.5 < shifts[1]
 
 
-def test_same_seed_same_draws(gaussian_shards):
-    shards = gaussian_shards(3, 2).subposteriors(500)
-    np.testing.assert_array_equal(Semiparametric()(shards).draws, Semiparametric()(shards).draws)
-
-
 def test_bandwidths_out_of_range_are_refused():
     with pytest.raises(ValueError, match="between 0 and 1"):
         Semiparametric(1.5)

@@ -69,18 +69,3 @@ def test_thinned_draws_are_even():
     assert thinned(draws, 10).tolist() == draws.tolist()
     assert np.bincount(thinned(draws, 20)[:, 0].astype(int)).tolist() == [2] * 10
     assert thinned(draws, 0).shape == (0, 1)
-
-
-def test_same_seed_same_draws(powered):
-    truth = powered(4, 2)
-    first, again, other = (Swiss()(truth.subposteriors(300, seed)).draws for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
-def test_one_shard_at_a_time(powered, lazy):
-    truth = powered(8, 2)
-    loaded = lazy(truth.shards.draws(100))
-    merged = Swiss()(truth.subposteriors(loaded)).draws
-    assert loaded.most <= 2  # the next is loaded before the last is let go
-    np.testing.assert_allclose(merged, Swiss()(truth.subposteriors(100)).draws, rtol=1e-12)

@@ -48,6 +48,11 @@ class ByShard(Protocol):
     def __getitem__(self, shard: int, /) -> Any: ...
 
 
+def evenly(draws: Float[np.ndarray, "draw dim"], count: int) -> Float[np.ndarray, "count dim"]:
+    """So many of the draws, in order and at even distances, or each repeated as often as the others, up to one."""
+    return draws[np.arange(count) * len(draws) // count]
+
+
 @dataclass(frozen=True)
 class Subposteriors:
     """What a combiner is given: the shards' draws as points, and what is known besides.
@@ -91,9 +96,7 @@ class Subposteriors:
 
     def stretched(self, draws: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "many dim"]:
         """One shard's draws, repeated evenly until there are as many as in the shard with the most."""
-        if len(draws) == self.num_draws:
-            return draws
-        return draws[np.arange(self.num_draws) * len(draws) // self.num_draws]
+        return draws if len(draws) == self.num_draws else evenly(draws, self.num_draws)
 
     @cached_property
     def stacked(self) -> Float[Array, "shard draw dim"]:

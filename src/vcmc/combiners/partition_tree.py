@@ -23,6 +23,7 @@ from jaxtyping import Float, Int
 
 from .base import AbstractCombiner, Combined, Subposteriors
 from .gaussians import Gaussians
+from .pairs import multiplied
 
 MIN_BETWEEN = 1000  # draws of products inside the tree, so that few draws are not made fewer by every product
 MARGIN = 10.0  # how far a shard is taken to reach beyond its draws, in standard deviations over the root of their number
@@ -57,26 +58,24 @@ class PartitionTree(AbstractCombiner):
 
     def combine(self, shards: Subposteriors) -> Combined:
         generator = np.random.default_rng(shards.seed)
-        nodes, products = list(shards), []
-        while len(nodes) > 1:
-            at_once = 2 if self.pairwise else len(nodes)
-            num_draws = shards.num_draws if len(nodes) == at_once else max(shards.num_draws, MIN_BETWEEN)
-            if self.pairwise:
-                nodes = sorted(nodes, key=_log_volume)
-                half = len(nodes) // 2
-                groups = [list(pair) for pair in zip(nodes[:half], reversed(nodes[-half:]), strict=True)]
-                rest = nodes[half:-half]
-            else:
-                groups, rest = [nodes], []
-            made = []
-            for group in groups:
-                made.append(
-                    self._product(Subposteriors(group, shards.space), shards.num_draws, num_draws, generator)
-                )
-                shards.advance()
-            products += made
-            nodes = [product.draws for product in made] + rest
-        return Combined(jnp.asarray(nodes[0]), notes=_notes(products, shards.space.dim))
+        products: list[_Product] = []
+
+        def multiply(group: list[np.ndarray], count: int) -> np.ndarray:
+            known = Subposteriors(group, shards.space)
+            products.append(self._product(known, shards.num_draws, count, generator))
+            shards.advance()
+            return products[-1].draws
+
+        if self.pairwise:
+            draws = multiplied(
+                list(shards),
+                shards.num_draws,
+                _log_volume,
+                lambda first, second, count: multiply([first, second], count),
+            )
+        else:
+            draws = multiply(list(shards), shards.num_draws)
+        return Combined(jnp.asarray(draws), notes=_notes(products, shards.space.dim))
 
     def _product(
         self, shards: Subposteriors, num_known: int, num_draws: int, generator: np.random.Generator
@@ -257,7 +256,7 @@ def _root(covariances: Float[np.ndarray, "shard dim dim"]) -> Float[np.ndarray, 
 
 
 def _log_volume(draws: Float[np.ndarray, "draw dim"]) -> float:
-    """By this wide shards are paired with narrow ones, which say where the wide ones matter."""
+    """How much room a shard takes."""
     return float(np.linalg.slogdet(np.atleast_2d(np.cov(draws.T)))[1])
 
 

@@ -29,8 +29,8 @@ from ..proposals import resampled
 from .auxiliary import check_partition, refined
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
 from .gaussians import Gaussian, Gaussians
+from .pairs import multiplied
 
-MIN_BETWEEN = 1000  # draws of products inside the tree, so that few draws are not made fewer by every product
 NUM_PILOT = 2**13  # pairs by which the bandwidth is chosen
 NUM_HALVINGS = 10
 REACH = 5.0  # standard deviations of two kernels, beyond which a pair counts for less than e^-12
@@ -73,23 +73,16 @@ class Weierstrass(AbstractCombiner):
             check_partition(shards)
         generator = np.random.default_rng(shards.seed)
         gaussians = Gaussians.of(shards)
-        nodes = _leaves(shards, gaussians)
         bandwidths, distances = [], []
-        while len(nodes) > 1:
-            num_made = shards.num_draws if len(nodes) == 2 else max(shards.num_draws, MIN_BETWEEN)
-            products = []
-            nodes = sorted(nodes, key=_log_volume)
-            half = len(nodes) // 2
-            for first, second in zip(nodes[:half], reversed(nodes[-half:]), strict=True):
-                draws, bandwidth = _product(
-                    first, second, (shards.num_draws, num_made), self.num_tries, generator
-                )
-                products.append(_Cloud.of(draws))
-                bandwidths.append(bandwidth)
-                distances.append(_distance(first.gaussian, second.gaussian))
-                shards.advance()
-            nodes = products + nodes[half:-half]
-        draws = nodes[0].draws
+
+        def product(first: _Cloud, second: _Cloud, count: int) -> _Cloud:
+            draws, bandwidth = _product(first, second, (shards.num_draws, count), self.num_tries, generator)
+            bandwidths.append(bandwidth)
+            distances.append(_distance(first.gaussian, second.gaussian))
+            shards.advance()
+            return _Cloud.of(draws)
+
+        draws = multiplied(_leaves(shards, gaussians), shards.num_draws, _log_volume, product).draws
         if self.refinement:
             draws = refined(draws, shards, gaussians, self.refinement, self.refinement_bandwidth, generator)
         notes = _far_apart(max(distances))
@@ -150,7 +143,7 @@ def _leaves(shards: Subposteriors, gaussians: Gaussians) -> list[_Cloud]:
 
 
 def _log_volume(cloud: _Cloud) -> float:
-    """By this wide shards are paired with narrow ones, beside which they need not be smoothed much."""
+    """How much room a shard takes."""
     return float(np.linalg.slogdet(cloud.gaussian.covariance)[1])
 
 
