@@ -51,6 +51,10 @@ class Clock:
         self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
+    def since_lap(self) -> float:
+        """Seconds since the last stage ended."""
+        return time.perf_counter() - self._last
+
     def lap(self, name: str) -> None:
         """End a stage."""
         now = time.perf_counter()

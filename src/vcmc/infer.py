@@ -45,6 +45,7 @@ def infer(
     num_shards: int | None = None,
     seed: int = 0,
     num_draws: int = 1000,
+    thin: int = 1,
     sampler: samplers.AbstractSampler | None = None,
     combiner: combiners.AbstractCombiner | None = None,
     executor: executors.AbstractExecutor | None = None,
@@ -60,6 +61,7 @@ def infer(
         num_shards: number of shards; may be left out if `rows` is a `Partition`.
         seed: seed of everything random: the same seed gives the same draws.
         num_draws: draws of every chain in every shard, and of every chain of the posterior unless it is refined.
+        thin: keep one of so many draws: a chain makes `thin` times `num_draws`.
         sampler: how a shard is sampled; by default the model's own sampler, or `samplers.NUTS()`.
         combiner: how draws are combined; by default `combiners.Variational()`, a shift and a scale on top of averages.
         executor: where shards are sampled; by default `executors.Local()`.
@@ -72,7 +74,7 @@ def infer(
 
     Returns:
         An `xarray.DataTree` with the groups `posterior` (chain, draw, …), `subposterior`
-        (shard, chain, draw, …), `sample_stats`, `subposterior_rhat` and `subposterior_ess`; where draws are
+        (shard, chain, draw, …), `sample_stats`, `sample_seconds` (when each chain began and ended), `subposterior_rhat` and `subposterior_ess`; where draws are
         averages, `weights` (shard, …) by real coordinate; and where a combiner optimised, the objective and its
         Monte Carlo error by iteration in `optimization`. Estimated errors of means (in posterior sds) and of sds (as shares) are in
         `mean_error` and `sd_error`, their standard errors in `mean_error_se` and `sd_error_se`; `diagnose(tree)` prints them. Its
@@ -82,7 +84,7 @@ def infer(
     check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
     combiner = combiner or combiners.Variational()
     executor = executor or executors.Local()
-    _check_arguments(seed, num_draws, combiner, executor)
+    _check_arguments(seed, num_draws, thin, combiner, executor)
     prior = settled_prior(combiner, prior)
     if sampler is not None:
         check_kind("sampler", sampler, samplers.AbstractSampler, "vcmc.samplers.NUTS()")
@@ -118,12 +120,19 @@ def infer(
         clock.lap("compile")
 
         tasks = list(np.ndindex(len(shards), sampler.num_chains))
-        stage = bars.stage(f"sample {len(shards)} shards", len(tasks) * (sampler.num_warmup + num_draws))
+        stage = bars.stage(
+            f"sample {len(shards)} shards", len(tasks) * (sampler.num_warmup + thin * num_draws)
+        )
+
+        spans = np.empty((len(shards), sampler.num_chains, 2))
 
         def sample(task: tuple[int, int]) -> Chain:
             shard, chain = task
             key = jax.random.fold_in(jax.random.fold_in(sample_key, shard), chain)
-            return sampler.run(densities[shard], start, key, num_draws, stage.advance)
+            begin = clock.since_lap()
+            drawn = sampler.run(densities[shard], start, key, num_draws, stage.advance, thin)
+            spans[task] = begin, clock.since_lap()
+            return drawn
 
         draws, stats = _stack(list(executor.map(sample, tasks)), len(shards), sampler.num_chains)
         clock.lap("sample")
@@ -132,6 +141,7 @@ def infer(
             "seed": seed,
             "num_shards": len(shards),
             "num_draws": num_draws,
+            "thin": thin,
             "prior": prior,
             "model": repr(model),
             "sampler": repr(sampler),
@@ -150,6 +160,7 @@ def infer(
             stage.finish()
             clock.lap("combine")
             groups, doubtful = groups_of(model.space, seen, stats, combined, prior, model)
+            groups["sample_seconds"] = {"begin": spans[..., 0], "end": spans[..., 1]}
             notes += doubtful
             merged = np.asarray(in_chains(combined, seen))
             if refine:
@@ -228,9 +239,11 @@ def _suited(sampler: Any, prior: combiners.Prior) -> Any:
     return sampler if prior != "powered" or getattr(sampler, "takes_powers", False) else None
 
 
-def _check_arguments(seed: Any, num_draws: Any, combiner: Any, executor: Any) -> None:
+def _check_arguments(seed: Any, num_draws: Any, thin: Any, combiner: Any, executor: Any) -> None:
     check_kind("combiner", combiner, combiners.AbstractCombiner, "vcmc.combiners.Consensus()")
     check_kind("executor", executor, executors.AbstractExecutor, "vcmc.executors.Local()")
     if not isinstance(num_draws, int | np.integer) or num_draws < 4:
         raise ValueError(f"num_draws must be a whole number of 4 or more; got {num_draws!r}.")
+    if not isinstance(thin, int | np.integer) or thin < 1:
+        raise ValueError(f"thin must be a whole number of 1 or more; got {thin!r}.")
     check_seed(seed)

@@ -22,6 +22,7 @@ PACKAGES = ("vcmc", "jax", "numpyro", "blackjax", "numpy", "xarray", "arviz-base
 
 AXES = {
     "posterior": ["chain", "draw"],
+    "sample_seconds": ["shard", "chain"],
     "subposterior_rhat": ["shard"],
     "subposterior_ess": ["shard"],
     "weights": ["shard"],

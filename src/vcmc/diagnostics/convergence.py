@@ -12,7 +12,6 @@ where $\hat\rho_t$ is the autocorrelation at lag $t$, summed for as long as two 
 than zero. R-hat is the larger one of the draws' and of their distances from the median.
 """
 
-import os
 from collections.abc import Callable
 from math import prod
 
@@ -20,6 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy.special import ndtri
 
+from ..cores import num_cores
 from ..executors.local import Local
 
 BLOCK = 2**17  # draws that a thread looks at together, if a scalar has no more than that
@@ -60,7 +60,7 @@ def _by_block(statistic: Callable[[Chains], Numbers], values: np.ndarray) -> np.
     # Freeing a large array tells glibc to keep the pages of smaller ones. It would otherwise fetch them anew
     # for every array of every block, which doubles the time.
     np.empty(64 * BLOCK, np.int8)
-    num_threads = max(1, min(os.cpu_count() or 1, AT_ONCE // max(BLOCK, per_scalar)))
+    num_threads = max(1, min(num_cores(), AT_ONCE // max(BLOCK, per_scalar)))
     found = Local(num_threads).map(
         lambda block: _of_block(statistic, values[block[0], ..., block[1]]), blocks
     )

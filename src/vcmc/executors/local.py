@@ -1,11 +1,11 @@
 """Threads in this process: XLA releases Python's lock, so they keep all cores busy without copies."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
+from ..cores import num_cores
 from .base import AbstractExecutor, Item, Result
 
 NAME = "vcmc"
@@ -25,7 +25,7 @@ class Local(AbstractExecutor):
             raise ValueError(f"Local: num_threads must be 1 or more; got {self.num_threads}.")
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        num_threads = min(self.num_threads or os.cpu_count() or 1, len(items))
+        num_threads = min(self.num_threads or num_cores(), len(items))
         nested = threading.current_thread().name.startswith(NAME)
         # the shared pool's threads may all be waiting for what is nested in them
         pool = _new_pool(num_threads) if nested else _shared_pool(num_threads)

@@ -77,16 +77,18 @@ class AbstractSampler(eqx.Module):
         key: Array,
         num_draws: int,
         on_block: Callable[[int], None] = lambda _: None,
+        thin: int = 1,
     ) -> Chain:
-        """Warm up, then draw; `on_block` hears the number of steps done since its last call."""
+        """Warm up, then draw and keep every `thin`-th; `on_block` hears the number of steps done since its last call."""
         setup = self.setup(density)
         state = self.init(setup, start, key)
         points, stats = [], []
-        total = self.num_warmup + num_draws
+        total = self.num_warmup + thin * num_draws
         for done in range(0, total, BLOCK):
             num_steps = min(BLOCK, total - done)
             state, passed, reported = self.advance(setup, state, key, num_steps)
-            keep = slice(min(max(self.num_warmup - done, 0), num_steps), num_steps)
+            drawn = np.arange(done, done + num_steps) - self.num_warmup + 1
+            keep = (drawn > 0) & (drawn % thin == 0)
             points.append(np.asarray(passed)[keep])
             stats.append({name: np.asarray(values)[keep] for name, values in reported.items()})
             on_block(num_steps)

@@ -1,7 +1,6 @@
 """Share ranges of rows among cores, for samplers written in NumPy, which releases Python's lock."""
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -11,6 +10,8 @@ import jax
 import numpy as np
 from jaxtyping import Array
 from numpy.random import SFC64, Generator, SeedSequence
+
+from ..cores import num_cores
 
 Part = TypeVar("Part")
 
@@ -36,7 +37,7 @@ def on_each(do: Callable[[Part], None], parts: Sequence[Part]) -> None:
         for part in queue:
             do(part)
 
-    helpers = [_helpers().submit(work) for _ in range(min(len(parts), os.cpu_count() or 1) - 1)]
+    helpers = [_helpers().submit(work) for _ in range(min(len(parts), num_cores()) - 1)]
     work()
     for helper in helpers:
         helper.result()
@@ -45,4 +46,4 @@ def on_each(do: Callable[[Part], None], parts: Sequence[Part]) -> None:
 @lru_cache
 def _helpers() -> ThreadPoolExecutor:
     """One pool for the process: chains that run side by side share it and do not crowd the cores."""
-    return ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="vcmc-range")
+    return ThreadPoolExecutor(max(1, num_cores() - 1), thread_name_prefix="vcmc-range")

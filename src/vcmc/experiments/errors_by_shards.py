@@ -1,0 +1,175 @@
+"""The paper's main figure: errors of expectations against the number of shards, by class of test functions."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .base import AbstractExperiment, Job, Results, Step
+from .pictures import draw_errors
+from .problem import Problem, Size
+from .trial import FLOOR, REFINED, Trial, trial_of
+
+BASELINE = "Gaussian"
+PAPERS = (
+    "uniform",
+    BASELINE,
+    "VCMC",
+)  # the paper's methods, by whose errors the easiest functions are chosen
+QUARTILES = (0.25, 0.5, 0.75)
+
+
+class Entry(NamedTuple):
+    """Quartiles of relative errors over a class of test functions, and of their differences from the Gaussian baseline's.
+
+    Attributes:
+        num_shards: number of shards; 1 for the floor.
+        method: the method.
+        functions: the class of test functions.
+        error_lower, error, error_upper: quartiles of errors.
+        difference_lower, difference, difference_upper: quartiles of the differences.
+        of_floor: the median error, as a multiple of the floor's.
+        verdict: what the draws say of themselves.
+    """
+
+    num_shards: int
+    method: str
+    functions: str
+    error_lower: float
+    error: float
+    error_upper: float
+    difference_lower: float
+    difference: float
+    difference_upper: float
+    of_floor: float
+    verdict: str
+
+
+class ByIndex(NamedTuple):
+    """The relative error of one function of the first class, at the largest number of shards."""
+
+    method: str
+    number: int
+    error: float
+
+
+Errors = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ErrorsByShards(AbstractExperiment):
+    """Errors of expectations against the number of shards.
+
+    Attributes:
+        name: what it is called.
+        title: what it shows, in a sentence.
+        make: makes the problem, from a size and a seed.
+        sizes: sizes by name.
+        by_index: show the errors of the first class by index, too, and what the index is.
+    """
+
+    name: str
+    title: str
+    make: Callable[[Size, int], Problem]
+    sizes: Mapping[str, Size]
+    by_index: str = ""
+
+    def trial(self, job: Job) -> Trial:
+        """The problem at a job's size."""
+        return trial_of(self.name, self.make, self.sizes[job.size], job)
+
+    def steps(self, job: Job) -> list[Step]:
+        return self.trial(job).steps()
+
+    def finish(self, job: Job) -> Results:
+        trial = self.trial(job)
+        floors = trial.floor()
+        floor = {name: float(np.mean([np.median(each[name]) for each in floors])) for name in floors[0]}
+        entries = [
+            _entry(1, FLOOR, name, [each[name] for each in floors], None, floor[name], "")
+            for name in floors[0]
+        ]
+        for num_shards in trial.size.shards:
+            entries += _entries(trial, num_shards, floor, job.easiest)
+        tables: dict[str, Any] = {"": entries}
+        if self.by_index:
+            tables["-by-index"] = _by_index(trial)
+        settings = {
+            "problem": trial.problem.settings(),
+            "scale": trial.size.settings(),
+            "methods": {name: repr(method.combiner) for name, method in trial.methods.items()},
+            "serial": trial.serial_settings(),
+            "shards": {str(each): _about_shards(trial, each) for each in trial.size.shards},
+            "easiest": job.easiest,
+        }
+        figure = draw_errors(self.title, entries, tables.get("-by-index", []), self.by_index)
+        return Results(tables, settings, figure)
+
+
+def _kept(trial: Trial, num_shards: int) -> list[str]:
+    refined = [REFINED] if num_shards in trial.size.refined else []
+    return [*trial.methods, *refined]
+
+
+def _entries(trial: Trial, num_shards: int, floor: Mapping[str, float], easiest: float) -> list[Entry]:
+    stored = {name: trial.folder.load(f"{name}-{num_shards}") for name in _kept(trial, num_shards)}
+    errors: dict[str, Errors] = {name: trial.errors_of(each) for name, each in stored.items()}
+    entries = []
+    for functions in floor:
+        chosen = _easiest([errors[name][functions] for name in PAPERS], easiest)
+        base = errors[BASELINE][functions][chosen]
+        for name, of_method in errors.items():
+            verdict = str(stored[name]["verdict"])
+            own = of_method[functions][chosen]
+            entries.append(_entry(num_shards, name, functions, [own], base, floor[functions], verdict))
+    return entries
+
+
+def _easiest(errors: list[np.ndarray], share: float) -> np.ndarray:
+    """The share of the functions whose largest error over the methods is smallest."""
+    worst = np.max(errors, axis=0)
+    return np.sort(np.argsort(worst, kind="stable")[: max(1, round(share * len(worst)))])
+
+
+def _entry(
+    num_shards: int,
+    method: str,
+    functions: str,
+    errors: list[np.ndarray],
+    base: np.ndarray | None,
+    floor: float,
+    verdict: str,
+) -> Entry:
+    quartiles = partial(np.quantile, q=QUARTILES)
+    low, middle, high = np.mean([quartiles(each) for each in errors], axis=0)
+    less, between, more = (np.nan,) * 3 if base is None else quartiles(errors[0] - base)
+    return Entry(
+        num_shards, method, functions, low, middle, high, less, between, more, middle / floor, verdict
+    )
+
+
+def _by_index(trial: Trial) -> list[ByIndex]:
+    num_shards = trial.size.shards[-1]
+    first = next(iter(trial.reference))
+    errors = {name: trial.errors(f"{name}-{num_shards}")[first] for name in _kept(trial, num_shards)}
+    errors[FLOOR] = np.mean([each[first] for each in trial.floor()], axis=0)
+    return [
+        ByIndex(name, 1 + index, error) for name, each in errors.items() for index, error in enumerate(each)
+    ]
+
+
+def _about_shards(trial: Trial, num_shards: int) -> dict[str, Any]:
+    """The largest R-hat of the shards' draws, seconds of sampling and of the methods' steps, and what they noted."""
+    kinds = [step.name for step in trial.shard_steps(num_shards)]
+    stored = {name: trial.folder.load(f"{name}-{num_shards}") for name in _kept(trial, num_shards)}
+    drawn = [trial.folder.load(name) for name in kinds]
+    return {
+        "largest_rhat": round(max(float(np.nanmax(each["rhat"])) for each in drawn), 3),
+        "seconds_of_sampling": {
+            name: round(float(each["seconds"]), 2) for name, each in zip(kinds, drawn, strict=True)
+        },
+        "seconds_of_steps": {name: round(float(each["elapsed"]), 2) for name, each in stored.items()},
+        "notes": {name: each["notes"].tolist() for name, each in stored.items() if len(each["notes"])},
+    }

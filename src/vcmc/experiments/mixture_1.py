@@ -1,0 +1,46 @@
+"""A mixture of eight Gaussians in eight dimensions, noise sd 1, N = 50 000: the left half of the paper's Figure 3.
+
+Centres are N(0, 4 I), weights are equal. Test functions are the probabilities that two of 100 fresh points come from the same component, for all pairs.
+Components of shards are aligned by the Hungarian algorithm, then averaged. The paper samples with HMC; here it is Gibbs sampling over
+assignments and centres, which is exact as well and quicker. The serial chain starts from the best of twenty k-means runs, climbed from, and its log density is
+compared with that of the centres that made the data.
+"""
+
+from functools import partial
+
+import jax.numpy as jnp
+
+from ..aggregators.combinatorial import CombinatorialFamily
+from ..models.gaussian_mixture import GaussianMixture
+from ..samplers.mixture_gibbs import MixtureGibbs
+from .errors_by_shards import ErrorsByShards
+from .problem import Problem, Size
+
+NUM_FRESH = 100
+
+
+def problem(size: Size, seed: int, noise_scale: float = 1.0) -> Problem:
+    """As many components as dimensions, judged by which of some fresh points belong together."""
+    model = GaussianMixture(size.dim, size.dim, prior_scale=2.0, noise_scale=noise_scale)
+    truth, rows = model.simulate(seed, size.num_rows)
+    fresh = jnp.asarray(model.simulate(seed + 1, NUM_FRESH, truth).rows["x"])
+    return Problem(
+        model,
+        rows,
+        partial(model.test_functions, x=fresh),
+        sampler=MixtureGibbs(),
+        family=CombinatorialFamily(alternating=False),
+        truth=truth,
+        described={"noise sd": noise_scale, "prior sd": 2.0, "fresh points": NUM_FRESH},
+    )
+
+
+EXPERIMENT = ErrorsByShards(
+    "mixture-1",
+    "Mixture of Gaussians (d = 8, L = 8), noise sd 1",
+    problem,
+    {
+        "small": Size(5000, 4, shards=(5, 10, 25), num_draws=500, thin=2, iterations=50, refined=(25,)),
+        "paper": Size(50_000, 8, iterations=50),
+    },
+)

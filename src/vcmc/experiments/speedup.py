@@ -1,0 +1,183 @@
+"""Error against speed-up over serial sampling: the right half of the paper's Figure 4, for the probit regression (d = 300) and the mixture (noise sd 1).
+
+The speed-up of K shards is the seconds of the serial chain over those of the slowest shard and of combining. The serial chain and every shard are
+timed alone, one after the other, by a process that may use one core; combining may use all cores of this machine, and is timed the second
+time, when everything is compiled. On K machines rows would be evaluated where they are: what combining then takes, with every evaluation of a shard timed
+alone and only the slowest counted, is in the JSON file, too.
+"""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..executors.local import Local
+from ..model import bend, evaluate
+from ..target import Target
+from . import mixture_1, probit_300
+from .base import AbstractExperiment, Arrays, Folder, Job, Results, Step
+from .pictures import draw_speedup
+from .timing import timed
+from .trial import Trial
+
+EXPERIMENTS = {each.name: each for each in (probit_300.EXPERIMENT, mixture_1.EXPERIMENT)}
+METHODS = ("Gaussian", "VCMC", "default")
+
+
+class Entry(NamedTuple):
+    """The median error of a method."""
+
+    problem: str
+    num_shards: int
+    method: str
+    error: float
+
+
+@dataclass(frozen=True)
+class SpeedUp(AbstractExperiment):
+    """Error against speed-up."""
+
+    name: str = "speedup"
+    title: str = "Error against speed-up over serial sampling"
+
+    def steps(self, job: Job) -> list[Step]:
+        steps = []
+        for experiment in EXPERIMENTS.values():
+            trial = experiment.trial(job)
+            steps += trial.serial_steps()
+            for num_shards in (1, *trial.size.shards):
+                steps.append(_sampling(trial, num_shards, job))
+            for num_shards in trial.size.shards:
+                steps += trial.shard_steps(num_shards)
+                steps += [_combining(trial, method, num_shards, job) for method in METHODS]
+        return steps
+
+    def finish(self, job: Job) -> Results:
+        entries, seconds, settings = [], [], {}
+        for experiment in EXPERIMENTS.values():
+            trial, folder = experiment.trial(job), _folder(job)
+            serial = float(folder.load(_alone(trial, 1))["seconds"].max())
+            settings[trial.name] = {"scale": trial.size.settings(), "serial": trial.serial_settings()}
+            for num_shards in trial.size.shards:
+                slowest = float(folder.load(_alone(trial, num_shards))["seconds"].max())
+                for method in METHODS:
+                    found = folder.load(f"{trial.name}-{method}-{num_shards}")
+                    entries.append(Entry(trial.name, num_shards, method, float(found["error"])))
+                    here, apart = float(found["seconds"]), float(found["seconds_apart"])
+                    seconds.append(
+                        {
+                            **entries[-1]._asdict(),
+                            "serial_seconds": serial,
+                            "slowest_shard_seconds": slowest,
+                            "combine_seconds": here,
+                            "combine_seconds_first_call": float(found["seconds_first"]),
+                            "combine_seconds_rows_apart": apart,
+                            "speedup": serial / (slowest + here),
+                            "speedup_rows_apart": serial / (slowest + apart),
+                        }
+                    )
+        figure = draw_speedup(self.title, seconds)
+        return Results({"": entries}, {"problems": settings, "seconds": seconds}, figure)
+
+
+def _folder(job: Job) -> Folder:
+    return job.folder("speedup", {"size": job.size})
+
+
+def _alone(trial: Trial, num_shards: int) -> str:
+    return f"{trial.name}-alone-{num_shards}"
+
+
+def _sampling(trial: Trial, num_shards: int, job: Job) -> Step:
+    def make() -> Arrays:
+        with one_core():
+            spawn = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+                return {"seconds": pool.submit(seconds_alone, trial.name, job, num_shards).result()}
+
+    return Step(_alone(trial, num_shards), f"{trial.name}-alone", make, _folder(job))
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Let processes that are started inside use one core, where the system can do that."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def seconds_alone(name: str, job: Job, num_shards: int) -> np.ndarray:
+    """Seconds that sampling takes every shard, one after the other."""
+    trial = EXPERIMENTS[name].trial(job)
+    rows = trial.partition(num_shards)
+    tree = trial.sample(rows, None, trial.problem.sampler, job.seed, executor=Local(1))
+    spans = tree["sample_seconds"]
+    return (spans["end"] - spans["begin"]).to_numpy()[:, 0]
+
+
+class Apart(Target):
+    """A target as if every shard had a machine of its own: shards are evaluated one after the other, and all seconds but the slowest's saved."""
+
+    saved = 0.0
+
+    def __call__(self, points: Any, only: Sequence[int] | None = None) -> tuple[Any, Any]:
+        chosen = range(len(self.densities)) if only is None else only
+        parts = self._each(lambda shard: evaluate(self.densities[shard], points), chosen)
+        scale = len(self.densities) / len(chosen)
+        values, scores = (np.sum(each, axis=0) for each in zip(*parts, strict=True))
+        return jnp.asarray(scale * values), jnp.asarray(scale * scores)
+
+    def bend(self, point: Any, directions: Any) -> Any:
+        every = range(len(self.densities))
+        parts = self._each(lambda shard: (bend(self.densities[shard], point, directions),), every)
+        return jnp.asarray(np.sum([part for (part,) in parts], axis=0))
+
+    def _each(
+        self, function: Callable[[int], tuple[Any, ...]], shards: Sequence[int]
+    ) -> list[tuple[Any, ...]]:
+        seconds, results = [], []
+        for shard in shards:
+            begin = time.perf_counter()
+            results.append(tuple(np.asarray(part) for part in function(shard)))
+            seconds.append(time.perf_counter() - begin)
+        self.saved += sum(seconds) - max(seconds)
+        return results
+
+
+def _combining(trial: Trial, method: str, num_shards: int, job: Job) -> Step:
+    def make() -> Arrays:
+        return combined(trial, method, num_shards)
+
+    return Step(f"{trial.name}-{method}-{num_shards}", f"{trial.name}-{method}", make, _folder(job))
+
+
+def combined(trial: Trial, method: str, num_shards: int) -> Arrays:
+    """The error of a method, and its seconds: the first time, the second time, and with rows apart."""
+    chosen = trial.methods[method]
+    shards = trial.subposteriors(num_shards, chosen.as_paper)
+    first, _ = timed(chosen.combiner, shards)
+    again, found = timed(chosen.combiner, shards)
+    errors = trial.errors_of(trial.expectations(np.asarray(found.draws)[None]))
+    error = np.median(next(iter(errors.values())))
+    target = trial.target(num_shards)
+    apart = Apart(target.densities[0].model, [density.shard for density in target.densities], Local())
+    timed(chosen.combiner, replace(shards, target=apart))
+    apart.saved = 0.0
+    whole, _ = timed(chosen.combiner, replace(shards, target=apart))
+    return {"error": error, "seconds_first": first, "seconds": again, "seconds_apart": whole - apart.saved}
+
+
+EXPERIMENT = SpeedUp()

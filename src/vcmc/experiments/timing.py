@@ -1,0 +1,123 @@
+"""Error against seconds of optimisation: the left half of the paper's Figure 4, for the probit regression (d = 300) and the mixture (noise sd 1).
+
+The optimisation is stopped after more and more iterations, each time from the start; a first call that is not counted has everything compiled. Seconds are of
+both cores and of combining alone, the averages that it starts from included. Draws of shards and serial chains are those of
+`probit_300.py` and `mixture_1.py`. The error is the median over first moments, or over comemberships.
+"""
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..assembly import DoubtfulWarning
+from ..combiners.base import AbstractCombiner
+from ..combiners.variational import Variational
+from ..optimizers.newton import Newton
+from . import mixture_1, probit_300
+from .base import AbstractExperiment, Arrays, Folder, Job, Results, Step
+from .methods import paper_method
+from .pictures import draw_timing
+from .trial import Trial
+
+EXPERIMENTS = (probit_300.EXPERIMENT, mixture_1.EXPERIMENT)
+ITERATIONS = {"VCMC": (1, 3, 10, 25, 50, 100), "default": (1, 2, 3, 5, 10)}
+
+
+class Entry(NamedTuple):
+    """The median error after some iterations."""
+
+    problem: str
+    num_shards: int
+    method: str
+    iterations: int
+    error: float
+
+
+@dataclass(frozen=True)
+class Timing(AbstractExperiment):
+    """Error against seconds of optimisation."""
+
+    name: str = "timing"
+    title: str = "Error against seconds of optimisation"
+
+    def steps(self, job: Job) -> list[Step]:
+        steps = []
+        for experiment in EXPERIMENTS:
+            trial = experiment.trial(job)
+            steps += trial.serial_steps()
+            for num_shards in trial.size.shards:
+                steps += trial.shard_steps(num_shards)
+                steps += [_step(trial, method, num_shards, job) for method in ITERATIONS]
+        return steps
+
+    def finish(self, job: Job) -> Results:
+        entries, seconds, settings = [], [], {}
+        floors = {}
+        for experiment in EXPERIMENTS:
+            trial = experiment.trial(job)
+            first = next(iter(trial.reference))
+            floors[trial.name] = float(np.mean([np.median(each[first]) for each in trial.floor()]))
+            settings[trial.name] = {"scale": trial.size.settings(), "serial": trial.serial_settings()}
+            for num_shards in trial.size.shards:
+                for method in ITERATIONS:
+                    found = _folder(job).load(_name(trial, method, num_shards))
+                    for count, error, took in zip(
+                        found["iterations"], found["error"], found["seconds"], strict=True
+                    ):
+                        entries.append(Entry(trial.name, num_shards, method, int(count), float(error)))
+                        seconds.append({**entries[-1]._asdict(), "seconds": float(took)})
+        figure = draw_timing(self.title, seconds, floors, settings)
+        said = {"problems": settings, "floor": floors, "seconds": seconds}
+        return Results({"": entries}, said, figure)
+
+
+def _folder(job: Job) -> Folder:
+    return job.folder("timing", {"size": job.size, "iterations": ITERATIONS})
+
+
+def _name(trial: Trial, method: str, num_shards: int) -> str:
+    return f"{trial.name}-{method}-{num_shards}"
+
+
+def _step(trial: Trial, method: str, num_shards: int, job: Job) -> Step:
+    def make() -> Arrays:
+        return timed_iterations(trial, method, num_shards)
+
+    return Step(_name(trial, method, num_shards), f"{trial.name}-{method}", make, _folder(job))
+
+
+def timed_iterations(trial: Trial, method: str, num_shards: int) -> Arrays:
+    """Errors and seconds after more and more iterations."""
+    shards = trial.subposteriors(num_shards, as_paper=method == "VCMC")
+    first = next(iter(trial.reference))
+    found: list[tuple[int, float, float]] = []
+    for number in (ITERATIONS[method][0], *ITERATIONS[method]):  # the first is thrown away
+        combiner = stopped(trial, method, number)
+        seconds, combined = timed(combiner, shards)
+        errors = trial.errors_of(trial.expectations(np.asarray(combined.draws)[None]))
+        found.append((number, float(np.median(errors[first])), seconds))
+    iterations, errors_found, seconds_found = zip(*found[1:], strict=True)
+    return {"iterations": iterations, "error": errors_found, "seconds": seconds_found}
+
+
+def stopped(trial: Trial, method: str, iterations: int) -> Variational:
+    """A method that stops after some iterations."""
+    if method == "VCMC":
+        return paper_method(trial.problem, iterations)
+    return Variational(optimizer=Newton(max_iterations=iterations))
+
+
+def timed(combiner: AbstractCombiner, shards: Any) -> tuple[float, Any]:
+    """Seconds of combining, and what came of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DoubtfulWarning)
+        begin = time.perf_counter()
+        combined = combiner(shards)
+        combined.draws.block_until_ready()
+        return time.perf_counter() - begin, combined
+
+
+EXPERIMENT = Timing()
