@@ -43,9 +43,9 @@ def density_of(case):
     return Subposterior(case.model, vcmc.split(rows, 1).load(0), jnp.asarray(1.0))
 
 
-def run(case, num_draws, seed=0, on_block=lambda _: None):
+def run(case, num_draws, seed=0, on_block=lambda _: None, thin=1):
     start = 0.1 * jnp.arange(case.model.space.dim)
-    return case.sampler.run(density_of(case), start, jax.random.key(seed), num_draws, on_block)
+    return case.sampler.run(density_of(case), start, jax.random.key(seed), num_draws, on_block, thin)
 
 
 def test_every_sampler_is_here(members):
@@ -66,6 +66,13 @@ def test_same_key_same_draws(case):
 def test_a_longer_run_begins_like_a_shorter_one(case):
     short, long = run(case, 30), run(case, 130)
     np.testing.assert_array_equal(short.points, long.points[:30])
+
+
+def test_thinning_keeps_every_third_draw(case):
+    every, some = run(case, 90), run(case, 30, thin=3)
+    np.testing.assert_array_equal(some.points, every.points[2::3])
+    for name, values in every.stats.items():
+        np.testing.assert_array_equal(some.stats[name], values[2::3])
 
 
 def test_the_length_of_blocks_does_not_matter(case, monkeypatch):

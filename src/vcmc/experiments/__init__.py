@@ -2,6 +2,7 @@
 
 from . import (
     mixture_1,
+    mixture_1_apart,
     mixture_2,
     probit_5,
     probit_300,
@@ -22,6 +23,7 @@ EXPERIMENTS: dict[str, AbstractExperiment] = {
         wishart_5,
         wishart_100,
         mixture_1,
+        mixture_1_apart,
         mixture_2,
         timing,
         speedup,

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from rich.console import Console
@@ -66,7 +67,7 @@ class Folder:
         try:
             with np.load(self._file(name)) as stored:
                 return {key: stored[key] for key in stored}
-        except (OSError, ValueError, EOFError, zlib.error, KeyError) as error:
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
             raise OSError(
                 f"{self._file(name)} cannot be read ({error}): remove it, and run the experiment again."
             ) from error
@@ -128,9 +129,11 @@ class AbstractExperiment(abc.ABC):
 
     def run(self, job: Job, console: Console) -> list[Path]:
         """Do what is not done yet, and write the figure, its numbers and its settings; returns the files."""
+        job.out.mkdir(parents=True, exist_ok=True)  # first, as a folder that cannot be written to is an error
+        if not os.access(job.out, os.W_OK):
+            raise PermissionError(f"{job.out} cannot be written to: choose another folder with --out.")
         do_steps(self.name, self.steps(job), console)
         results = self.finish(job)
-        job.out.mkdir(parents=True, exist_ok=True)
         stem = self.name if job.easiest == 1 else f"{self.name}-easiest-{round(100 * job.easiest)}"
         written = []
         for end, entries in results.tables.items():

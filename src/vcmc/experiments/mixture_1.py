@@ -19,7 +19,9 @@ from .problem import Problem, Size
 NUM_FRESH = 100
 
 
-def problem(size: Size, seed: int, noise_scale: float = 1.0) -> Problem:
+def problem(
+    size: Size, seed: int, noise_scale: float = 1.0, shard_sampler: MixtureGibbs | None = None
+) -> Problem:
     """As many components as dimensions, judged by which of some fresh points belong together."""
     model = GaussianMixture(size.dim, size.dim, prior_scale=2.0, noise_scale=noise_scale)
     truth, rows = model.simulate(seed, size.num_rows)
@@ -29,18 +31,16 @@ def problem(size: Size, seed: int, noise_scale: float = 1.0) -> Problem:
         rows,
         partial(model.test_functions, x=fresh),
         sampler=MixtureGibbs(),
+        shard_sampler=shard_sampler,
         family=CombinatorialFamily(alternating=False),
         truth=truth,
         described={"noise sd": noise_scale, "prior sd": 2.0, "fresh points": NUM_FRESH},
     )
 
 
-EXPERIMENT = ErrorsByShards(
-    "mixture-1",
-    "Mixture of Gaussians (d = 8, L = 8), noise sd 1",
-    problem,
-    {
-        "small": Size(5000, 4, shards=(5, 10, 25), num_draws=500, thin=2, iterations=50, refined=(25,)),
-        "paper": Size(50_000, 8, iterations=50),
-    },
-)
+SIZES = {
+    "small": Size(5000, 4, shards=(5, 10, 25), num_draws=500, thin=2, iterations=50, refined=(25,)),
+    "paper": Size(50_000, 8, iterations=50),
+}
+
+EXPERIMENT = ErrorsByShards("mixture-1", "Mixture of Gaussians (d = 8, L = 8), noise sd 1", problem, SIZES)

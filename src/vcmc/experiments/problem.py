@@ -59,10 +59,11 @@ class Problem:
         model: the model.
         rows: all rows.
         test_functions: scalar functions of params, in classes.
-        sampler: how all rows, and shards, are sampled.
+        sampler: how all rows are sampled, and shards, unless they are sampled otherwise.
         family: the paper's aggregators.
         prior: what every shard holds besides its rows.
-        paper_sampler: how shards are sampled for the paper's aggregators, if otherwise.
+        shard_sampler: how shards are sampled, if otherwise than all rows.
+        paper_sampler: how shards are sampled for the paper's aggregators, if otherwise than for ours.
         full: whether covariance matrices of all parameters fit into memory.
         truth: params that made the rows, if a chain might sit in another mode.
         described: what else one must know to make the rows again.
@@ -74,6 +75,7 @@ class Problem:
     sampler: AbstractSampler
     family: AbstractFamily
     prior: Prior = "subposterior"
+    shard_sampler: AbstractSampler | None = None
     paper_sampler: AbstractSampler | None = None
     full: bool = True
     truth: Mapping[str, np.ndarray] | None = None
@@ -95,9 +97,10 @@ class Problem:
         return {
             "model": repr(self.model),
             "sampler": repr(self.sampler),
-            "paper_sampler": repr(self.paper_sampler or self.sampler),
+            "paper_sampler": repr(self.paper_sampler or self.shard_sampler or self.sampler),
             "family": repr(self.family),
             "prior": self.prior,
+            **({"shard_sampler": repr(self.shard_sampler)} if self.shard_sampler else {}),
             **self.described,
         }
 

@@ -97,12 +97,16 @@ def _alone(trial: Trial, num_shards: int) -> str:
 
 def _sampling(trial: Trial, num_shards: int, job: Job) -> Step:
     def make() -> Arrays:
-        with one_core():
-            spawn = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-                return {"seconds": pool.submit(seconds_alone, trial.name, job, num_shards).result()}
+        return {"seconds": in_one_core(seconds_alone, trial.name, job, num_shards)}
 
     return Step(_alone(trial, num_shards), f"{trial.name}-alone", make, _folder(job))
+
+
+def in_one_core(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns that is called in a process of its own, which may use one core."""
+    spawn = multiprocessing.get_context("spawn")
+    with one_core(), ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -60,6 +60,21 @@ class Trial:
         return self.job.folder(self.name, {**self.size.settings(), **self.problem.settings()})
 
     @cached_property
+    def serial_folder(self) -> Folder:
+        """Where serial chains are kept, shared by all problems that differ only in what is done with shards."""
+        known = {**self.size.settings(), **self.problem.settings()}
+        about_shards = (
+            "shards",
+            "iterations",
+            "refined",
+            "prior",
+            "family",
+            "shard_sampler",
+            "paper_sampler",
+        )
+        return self.job.folder("serial", {name: known[name] for name in known if name not in about_shards})
+
+    @cached_property
     def methods(self) -> Mapping[str, Method]:
         """The methods by name."""
         return methods_of(self.problem, self.size)
@@ -80,7 +95,10 @@ class Trial:
     def serial_steps(self) -> list[Step]:
         """The steps that make the serial chains."""
         count = self.size.num_reference + self.size.num_floor
-        return [self._step(f"serial-{index}", "serial", self.serial, index) for index in range(count)]
+        return [
+            Step(f"serial-{index}", "serial", partial(self.serial, index), self.serial_folder)
+            for index in range(count)
+        ]
 
     def shard_steps(self, num_shards: int) -> list[Step]:
         """The steps that make the shards' draws, as ours and, if it is otherwise, as the paper's methods need them."""
@@ -91,7 +109,7 @@ class Trial:
         ]
 
     def _step(self, name: str, kind: str, make: Callable[..., Arrays], *arguments: Any) -> Step:
-        return Step(name, kind, lambda: make(*arguments), self.folder)
+        return Step(name, kind, partial(make, *arguments), self.folder)
 
     def sample(
         self, rows: Any, num_shards: int | None, sampler: AbstractSampler, seed: int, **options: Any
@@ -145,7 +163,7 @@ class Trial:
     def shards(self, num_shards: int, as_paper: bool) -> Arrays:
         """Draws of all shards, as points (shard, draw, dim), their components labelled alike."""
         problem = self.problem
-        sampler = (problem.paper_sampler if as_paper else None) or problem.sampler
+        sampler = (problem.paper_sampler if as_paper else problem.shard_sampler) or problem.sampler
         return self.shard_draws(self.sample(self.partition(num_shards), None, sampler, seed=self.job.seed))
 
     def shard_draws(self, tree: Any) -> Arrays:
@@ -212,7 +230,7 @@ class Trial:
     @cached_property
     def reference(self) -> dict[str, np.ndarray]:
         """Means of all test functions over the serial chains of the reference, in classes."""
-        chains = [self.folder.load(f"serial-{index}") for index in range(self.size.num_reference)]
+        chains = [self.serial_folder.load(f"serial-{index}") for index in range(self.size.num_reference)]
         classes = [name.removeprefix(MEAN) for name in chains[0] if name.startswith(MEAN)]
         return {name: np.mean([chain[MEAN + name] for chain in chains], axis=0) for name in classes}
 
@@ -229,12 +247,13 @@ class Trial:
     def floor(self) -> list[dict[str, np.ndarray]]:
         """Relative errors of serial chains that are not part of the reference."""
         first = self.size.num_reference
-        return [self.errors(f"serial-{first + index}") for index in range(self.size.num_floor)]
+        chains = [self.serial_folder.load(f"serial-{first + index}") for index in range(self.size.num_floor)]
+        return [self.errors_of(chain) for chain in chains]
 
     def serial_settings(self) -> dict[str, Any]:
         """How good the serial chains are, and how long one takes."""
         count = self.size.num_reference + self.size.num_floor
-        chains = [self.folder.load(f"serial-{index}") for index in range(count)]
+        chains = [self.serial_folder.load(f"serial-{index}") for index in range(count)]
         followed = np.stack([chain["followed"] for chain in chains])
         settings: dict[str, Any] = {
             "num_chains": count,
