@@ -258,7 +258,7 @@ class Trial:
         settings: dict[str, Any] = {
             "num_chains": count,
             "largest_rhat": round(float(np.nanmax(rhat(followed[None]))), 4),
-            "seconds_of_a_chain": round(float(np.mean([chain["seconds"] for chain in chains])), 2),
+            "seconds_of_a_chain": round(float(np.median([chain["seconds"] for chain in chains])), 2),
         }
         if self.problem.truth is not None:
             above = [round(float(chain["above_truth"]), 2) for chain in chains]

@@ -34,7 +34,7 @@ from .base import BLOCK, AbstractSampler
 from .ranges import cut, generators, on_each
 from .truncated_normal import positive_normal, positive_normal_jax
 
-CACHE_BYTES = 16_000_000  # rows below this stay in a last-level cache of today
+CACHE_BYTES = 6_000_000  # rows below this: a core has them in its caches, whatever its neighbours do
 RANGE_BYTES = 4_800_000  # two ranges, one per core, with room to spare
 RANGE_ROWS = (512, 8192)  # more than 500, so that NumPy releases the lock; few enough for vectors in L2
 
