@@ -22,7 +22,9 @@ def test_every_figure_was_made_at_the_papers_size(name):
     settings = json.loads((DOCS / "paper" / f"{name}.json").read_text())
     assert settings["experiment"] == name
     assert settings["size"] == "paper"
-    assert settings["date"] and settings["versions"]["jax"] and settings["machine"]["cores"]
+    assert settings["date"]
+    assert settings["versions"]["jax"]
+    assert settings["machine"]["cores"] >= 1
     for end in ("csv", "png", "svg"):
         assert (DOCS / "paper" / f"{name}.{end}").stat().st_size > 100
     assert f"paper/{name}.png" in (DOCS / "paper.md").read_text()

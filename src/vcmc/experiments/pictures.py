@@ -40,8 +40,12 @@ def draw_errors(title: str, entries: Sequence[Any], by_index: Sequence[Any], ind
     """Median errors by number of shards, a column for each class; below, quartiles of differences from the baseline."""
     classes = list(dict.fromkeys(entry.functions for entry in entries))
     columns = len(classes) + bool(by_index)
-    figure = new_figure(1.6 + 3.6 * columns, 6.6)
-    axes = figure.subplots(2, columns, squeeze=False)
+    if columns > 1:
+        figure = new_figure(1.6 + 3.6 * columns, 6.6)
+        axes = figure.subplots(2, columns)
+    else:  # side by side
+        figure = new_figure(9, 4.4)
+        axes = figure.subplots(1, 2).reshape(2, 1)
     shards = sorted({entry.num_shards for entry in entries} - {1})
     for above, below, functions in zip(axes[0], axes[1], classes, strict=False):
         inside = [entry for entry in entries if entry.functions == functions]
@@ -60,6 +64,8 @@ def draw_errors(title: str, entries: Sequence[Any], by_index: Sequence[Any], ind
         below.axhline(0, color="0.3", linewidth=1)
         _shard_axis(below, shards)
         below.set(xlabel="shards")
+        if columns == 1:
+            above.set(xlabel="shards")
     axes[0, 0].set_ylabel(f"relative error, median (at most {LARGEST:g})")
     axes[1, 0].set_ylabel("error less that of Gaussian averages,\nquartiles")
     if by_index:

@@ -22,6 +22,8 @@ from ..partition import Partition, split
 from ..refine import refine_draws
 from ..result import posterior_draws, to_params, to_points
 from ..samplers.base import AbstractSampler
+from ..samplers.mixture_gibbs import MixtureGibbs
+from ..samplers.probit_gibbs import ProbitGibbs
 from ..target import Target
 from .base import Arrays, Folder, Job, Step
 from .methods import Method, methods_of
@@ -123,7 +125,8 @@ class Trial:
                 rows,
                 num_shards=num_shards,
                 num_draws=size.num_draws,
-                thin=size.thin if sampler.num_warmup else 1,  # independent draws need no thinning
+                # draws of the others are next to independent
+                thin=size.thin if isinstance(sampler, ProbitGibbs | MixtureGibbs) else 1,
                 seed=seed,
                 sampler=sampler,
                 combiner=Average(),
