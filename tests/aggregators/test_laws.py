@@ -45,7 +45,6 @@ FAMILIES = {
     "combinatorial": (CombinatorialFamily(), CENTRES),
     "affine": (AffineFamily(), REAL),
     "affine, each shard, diagonal": (AffineFamily(full=False, per_shard=True), REAL),
-    "affine, weighed by coordinate": (AffineFamily(matrices=False), REAL),
     "affine, exchangeable": (AffineFamily(), MIXED),
     "blocks, spectral": (BlockFamily({"precision": SpectralFamily(full=True)}), MIXED),
 }
@@ -178,6 +177,3 @@ def test_affine_maps_begin_as_consensus():
         for per_shard in (False, True):
             affine = AffineFamily(full=full, per_shard=per_shard).fit(REAL, draws, Precision())
             np.testing.assert_allclose(aggregate(affine, draws), aggregate(consensus, draws), atol=1e-10)
-    by_coordinate = VectorFamily(full=False).fit(REAL, draws, Precision())
-    affine = AffineFamily(matrices=False).fit(REAL, draws, Precision())
-    np.testing.assert_allclose(aggregate(affine, draws), aggregate(by_coordinate, draws), atol=1e-10)

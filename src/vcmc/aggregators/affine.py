@@ -9,9 +9,7 @@ thumb for the weights, $S_k$, sets: with $y_k = B^{-1} S_k (\theta_k - \bar\thet
 $$F = c + B \bigl(a + \sum_k V_k y_k\bigr),$$
 
 so that $a = 0$, $V_k = I$ are the averages that the rule of thumb makes, and all that is learned is of the order of one. With one
-$V$ for all shards, the family is a map on top of consensus draws; it keeps what they have of the posterior's skewness. In many
-coordinates $S_k$ is diagonal: the map on top turns averages of any weights into the same Gaussian, and $K$ matrices would take longer
-than all the rest.
+$V$ for all shards, the family is a map on top of consensus draws; it keeps what they have of the posterior's skewness.
 """
 
 from typing import NamedTuple
@@ -28,7 +26,6 @@ from .combinatorial import Combinatorial, common_labels, relabel
 from .weights import AbstractStart, Free, means_and_covariances, shrunk
 
 LARGE = 600  # coordinates: above, matrices of them take too long
-MANY = 100  # coordinates: above, matrices for every shard take too long
 ENOUGH = 5  # draws per coordinate: with fewer, their covariance says little
 
 
@@ -40,10 +37,7 @@ class Spreads(NamedTuple):
 
 
 class Affine(AbstractAggregator):
-    """A shift, and a scale for all shards or for each: numbers, or matrices.
-
-    `inside` is $B^{-1} S_k$ for every shard; or only $S_k$, if that is diagonal and the frame is not.
-    """
+    """A shift, and a scale for all shards or for each: numbers, or matrices. `inside` is $B^{-1} S_k$."""
 
     shift: Free
     scale: Free
@@ -58,18 +52,9 @@ class Affine(AbstractAggregator):
         """Whether scales are matrices."""
         return self.frame.ndim == 2
 
-    @property
-    def is_framed_late(self) -> bool:
-        """Whether the shards' parts are put into the frame only when they are added up."""
-        return self.is_full and self.inside.ndim == 2
-
     def prepare(self, points: Float[Array, "shard dim"]) -> Float[Array, "shard dim"]:
         away = points - self.means
-        return jnp.einsum("kij,kj->ki", self.inside, away) if self.inside.ndim == 3 else self.inside * away
-
-    def framed(self, total: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
-        """What the shards' parts add up to, inside the frame."""
-        return total @ jnp.linalg.inv(self.frame).T if self.is_framed_late else total
+        return jnp.einsum("kij,kj->ki", self.inside, away) if self.is_full else self.inside * away
 
     def merge(self, prepared: Float[Array, "shard dim"]) -> Point:
         return self.place(self.shift.values + self._scaled(prepared))
@@ -86,21 +71,18 @@ class Affine(AbstractAggregator):
                 if self.is_full
                 else jnp.sum(scale * prepared, axis=0)
             )
-        total = self.framed(jnp.ones(len(prepared)) @ prepared)  # XLA's own sum takes twenty times as long
+        total = jnp.ones(len(prepared)) @ prepared  # XLA's own sum takes twenty times as long
         return scale @ total if self.is_full else scale * total
 
     def log_dets(self, prepared: Float[Array, "shard dim"]) -> Float[Array, " shard"]:
         del prepared
         scales = jnp.broadcast_to(_log_det(self.scale.values, self.is_full), len(self.means))
-        if self.is_framed_late:
-            return scales + _log_det(self.inside, False)
         return scales + _log_det(self.inside, self.is_full) + _log_det(self.frame, self.is_full)
 
     def moments(self, prepared: Float[Array, "shard draw dim"]) -> Spreads:
         spreads = means_and_covariances(prepared)[1] if self.is_full else np.asarray(prepared).var(axis=1)
         if not self.per_shard:
-            spreads = jnp.asarray(spreads.sum(axis=0))
-            spreads = self.framed(self.framed(spreads).T) if self.is_full else spreads
+            spreads = spreads.sum(axis=0)
         return Spreads(prepared.mean(axis=1), jnp.asarray(spreads))
 
     def precision(self, moments: Spreads) -> Float[np.ndarray, "dim dim"] | None:
@@ -135,8 +117,6 @@ class Affine(AbstractAggregator):
         if not self.is_full:
             return self.frame * self.scale.values * self.inside
         scales = self.frame @ self.scale.values
-        if self.is_framed_late:
-            return jnp.sum(scales * jnp.linalg.inv(self.frame).T, axis=1) * self.inside
         return jnp.einsum("ij,kji->ki" if scales.ndim == 2 else "kij,kji->ki", scales, self.inside)
 
 
@@ -155,13 +135,10 @@ class AffineFamily(AbstractFamily):
         full: scale by matrices, not coordinate by coordinate; by default where there are at most 600 coordinates, and
             draws for them.
         per_shard: a scale for every shard, in place of one on top of averages.
-        matrices: weigh the shards' points by matrices, not coordinate by coordinate, before one full scale is put on top of them; by
-            default where there are at most 100 coordinates.
     """
 
     full: bool | None = None
     per_shard: bool = False
-    matrices: bool | None = None
 
     def fit(
         self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
@@ -178,10 +155,10 @@ class AffineFamily(AbstractFamily):
         num_shards, num_draws, dim = draws.shape
         enough = dim <= LARGE and num_shards * (num_draws - 1) > 2 * dim
         full = enough if self.full is None else self.full
-        by_matrices = self.per_shard or (dim <= MANY if self.matrices is None else self.matrices)
         values = np.asarray(draws)
-        if full and by_matrices:
-            means, covariances = means_and_covariances(draws)
+        means = values.mean(axis=1)
+        if full:
+            _, covariances = means_and_covariances(draws)
             weights = start.matrices(np.linalg.inv(shrunk(covariances, num_draws)))
             centre = np.einsum("kij,kj->i", weights, means)
             if num_draws > ENOUGH * dim:
@@ -192,17 +169,11 @@ class AffineFamily(AbstractFamily):
             frame = np.linalg.cholesky(covariance)
             inside = np.linalg.inv(frame) @ weights
         else:
-            means = values.mean(axis=1)
-            inside = np.asarray(start.diagonal(draws).values)
-            centre = np.sum(inside * means, axis=0)
-            parts = inside[:, None] * (values - means[:, None])
-            merged = parts.sum(axis=0)
-            if full:
-                each = merged if num_draws > ENOUGH * dim else parts.reshape(-1, dim)
-                frame = np.linalg.cholesky(each.T @ each / num_draws)
-            else:
-                frame = merged.std(axis=0)
-                inside = inside / frame
+            weights = np.asarray(start.diagonal(draws).values)
+            centre = np.sum(weights * means, axis=0)
+            merged = np.einsum("kj,knj->nj", weights, values - means[:, None])
+            frame = merged.std(axis=0)
+            inside = weights / frame
         scale = np.eye(dim) if full else np.ones(dim)
         if self.per_shard:
             scale = np.broadcast_to(scale, (num_shards, *scale.shape))

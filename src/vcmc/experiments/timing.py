@@ -23,7 +23,7 @@ from .pictures import draw_timing
 from .trial import Trial
 
 EXPERIMENTS = (probit_300.EXPERIMENT, mixture_1.EXPERIMENT)
-ITERATIONS = {"VCMC": (1, 3, 10, 25, 50, 100), "default": (1, 2, 3, 5, 10)}
+ITERATIONS = {"VCMC": (1, 3, 10, 25, 50), "default": (1, 2, 3, 5, 10)}
 
 
 class Entry(NamedTuple):

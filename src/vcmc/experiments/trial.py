@@ -59,12 +59,15 @@ class Trial:
     @cached_property
     def folder(self) -> Folder:
         """Where draws and expectations are kept, shared by all figures about this problem at this size."""
-        return self.job.folder(self.name, {**self.size.settings(), **self.problem.settings()})
+        return self.job.folder(self.name, self._settings("shards", "refined"))
+
+    def _settings(self, *but: str) -> dict[str, Any]:
+        known = {**self.size.settings(), **self.problem.settings()}
+        return {name: value for name, value in known.items() if name not in but}
 
     @cached_property
     def serial_folder(self) -> Folder:
         """Where serial chains are kept, shared by all problems that differ only in what is done with shards."""
-        known = {**self.size.settings(), **self.problem.settings()}
         about_shards = (
             "shards",
             "iterations",
@@ -74,7 +77,7 @@ class Trial:
             "shard_sampler",
             "paper_sampler",
         )
-        return self.job.folder("serial", {name: known[name] for name in known if name not in about_shards})
+        return self.job.folder("serial", self._settings(*about_shards))
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
@@ -125,8 +128,7 @@ class Trial:
                 rows,
                 num_shards=num_shards,
                 num_draws=size.num_draws,
-                # draws of the others are next to independent
-                thin=size.thin if isinstance(sampler, ProbitGibbs | MixtureGibbs) else 1,
+                thin=thinning(sampler, size),
                 seed=seed,
                 sampler=sampler,
                 combiner=Average(),
@@ -267,6 +269,11 @@ class Trial:
             above = [round(float(chain["above_truth"]), 2) for chain in chains]
             settings["log_density_above_that_of_the_truth"] = above
         return settings
+
+
+def thinning(sampler: AbstractSampler, size: Size) -> int:
+    """One draw of how many is kept: Gibbs sampling needs it, draws of the others are next to independent."""
+    return size.thin if isinstance(sampler, ProbitGibbs | MixtureGibbs) else 1
 
 
 def shards_name(num_shards: int, as_paper: bool) -> str:

@@ -61,7 +61,7 @@ class View:
             )
         self.affine = affine
         self.target = target
-        self.white = np.asarray(affine.framed(jnp.asarray(np.sum(np.asarray(objective.prepared), axis=0))))
+        self.white = np.sum(np.asarray(objective.prepared), axis=0)
         self.dim = self.white.shape[1]
         self.second = self.white.T @ self.white / len(self.white)  # moments of all draws
         self.frame = Frame(np.asarray(affine.centre), np.asarray(affine.frame))
