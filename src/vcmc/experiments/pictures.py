@@ -148,6 +148,7 @@ def draw_timing(
         serial = settings[problem]["serial"]["seconds_of_a_chain"]
         axes.axvline(serial, color="0.3", linestyle="-.", linewidth=1, label="sampling of a serial chain")
         axes.set(xscale="log", yscale="log", title=problem, xlabel="seconds of optimisation")
+        _whole_decades(axes)
         axes.spines[["top", "right"]].set_visible(False)
     _left(figure).set_ylabel(f"relative error, median (at most {LARGEST:g})")
     handles, labels = _left(figure).get_legend_handles_labels()
@@ -187,6 +188,7 @@ def draw_speedup(title: str, entries: Sequence[Mapping[str, Any]]) -> "Figure":
                 )
         below.plot(shards, shards, color="0.3", linestyle="--", linewidth=1, label="as many as shards")
         above.set(xscale="log", yscale="log", title=problem, xlabel="speed-up (small numbers: shards)")
+        _whole_decades(above)
         below.set(yscale="log", xlabel="shards")
         _shard_axis(below, shards)
         for each in (above, below):
@@ -197,6 +199,15 @@ def draw_speedup(title: str, entries: Sequence[Mapping[str, Any]]) -> "Figure":
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(title, fontsize=11)
     return figure
+
+
+def _whole_decades(axes: Any) -> None:
+    """Let a horizontal axis begin and end at powers of ten, and have no numbers but those."""
+    from matplotlib.ticker import NullFormatter
+
+    low, high = np.log10(axes.get_xlim())
+    axes.set_xlim(10 ** np.floor(low), 10 ** np.ceil(high))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _left(figure: "Figure") -> Any:
