@@ -39,7 +39,7 @@ def problem(
 
 
 SIZES = {
-    "small": Size(5000, 4, shards=(5, 10, 25), num_draws=500, thin=2, iterations=50, refined=(25,)),
+    "small": Size(5000, 4, shards=(5, 25), num_draws=500, thin=2, iterations=50, refined=(25,)),
     "paper": Size(50_000, 8, iterations=50),
 }
 

@@ -15,7 +15,7 @@ EXPERIMENT = ErrorsByShards(
     "Mixture of Gaussians (d = 8, L = 8), noise sd 2",
     partial(problem, noise_scale=2.0),
     {
-        "small": Size(5000, 4, shards=(5, 10, 25), num_draws=500, thin=10, iterations=200, refined=(25,)),
+        "small": Size(5000, 4, shards=(5, 25), num_draws=500, thin=10, iterations=200, refined=(25,)),
         "paper": Size(50_000, 8, thin=20, iterations=200, refined=(100,)),
     },
 )

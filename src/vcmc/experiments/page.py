@@ -129,6 +129,9 @@ def claims(folder: Path) -> str:
             _seconds(folder),
         ],
     ]
+    for problem in ("probit-300", "mixture-1"):
+        said = f"{problem}: speed-up, sampling and combining (our default)"
+        rows.append([said, "near K for K ≤ 25, K / 2 for 50 and 100", _shares(folder, problem)])
     rows += [
         [f"{name}: our default, in units of the floor, at worst (asked: {GOAL})", "", _worst(folder, name)]
         for name, experiment in EXPERIMENTS.items()
@@ -146,6 +149,21 @@ def _seconds(folder: Path) -> str:
     ]
     serial = timing["problems"]["probit-300"]["serial"]["seconds_of_a_chain"]
     return f"{min(taken):.0f} to {max(taken):.0f} for {ITERATIONS} iterations, {serial:.0f}"
+
+
+def _shares(folder: Path, problem: str) -> str:
+    """Speed-ups of the default method as shares of the number of shards."""
+    every = [
+        each
+        for each in _json(folder, "speedup")["seconds"]
+        if each["problem"] == problem and each["method"] == "default"
+    ]
+    here, apart = (
+        ", ".join(f"{each[key] / each['num_shards']:.2f}" for each in every)
+        for key in ("speedup", "speedup_rows_apart")
+    )
+    numbers = ", ".join(str(each["num_shards"]) for each in every)
+    return f"{here} times K for K = {numbers}; with a machine for each shard {apart}"
 
 
 def _worst(folder: Path, name: str) -> str:

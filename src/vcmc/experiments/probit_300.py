@@ -34,7 +34,7 @@ def problem(size: Size, seed: int, prior: Prior = "subposterior") -> Problem:
 
 
 SIZES = {
-    "small": Size(10_000, 30, shards=(5, 10, 25), num_draws=500, thin=2, refined=(25,)),
+    "small": Size(10_000, 30, shards=(5, 25), num_draws=500, thin=2, refined=(25,)),
     "paper": Size(100_000, 300, refined=(100,)),
 }
 

@@ -31,7 +31,7 @@ EXPERIMENT = ErrorsByShards(
     "Probit regression with a rare covariate (d = 5)",
     problem,
     {
-        "small": Size(2000, 5, shards=(5, 10, 25), num_draws=500, thin=1, refined=(5, 10, 25)),
+        "small": Size(2000, 5, shards=(5, 25), num_draws=500, thin=1, refined=(5, 25)),
         "paper": Size(8500, 5, thin=1),
     },
 )

@@ -26,7 +26,7 @@ EXPERIMENT = ErrorsByShards(
     "Normal-inverse Wishart model (d = 100)",
     problem,
     {
-        "small": Size(5000, 15, shards=(5, 10, 25), num_draws=200, refined=()),
+        "small": Size(5000, 15, shards=(5, 25), num_draws=200, refined=()),
         "paper": Size(100_000, 100, num_draws=200, refined=()),
     },
     by_index="eigenvalue",

@@ -44,7 +44,7 @@ EXPERIMENT = ErrorsByShards(
     "Normal-inverse Wishart model (d = 5)",
     problem,
     {
-        "small": Size(1000, 5, shards=(5, 10, 25), num_draws=500, refined=(5, 10, 25)),
+        "small": Size(1000, 5, shards=(5, 25), num_draws=500, refined=(5, 25)),
         "paper": Size(5000, 5),
     },
     by_index="eigenvalue",
