@@ -104,7 +104,8 @@ class ErrorsByShards(AbstractExperiment):
             "shards": {str(each): _about_shards(trial, each) for each in trial.size.shards},
             "easiest": job.easiest,
         }
-        figure = draw_errors(self.title, entries, tables.get("-by-index", []), self.by_index)
+        title = f"{self.title}: d = {trial.size.dim}, N = {trial.size.num_rows}"
+        figure = draw_errors(title, entries, tables.get("-by-index", []), self.by_index)
         return Results(tables, settings, figure)
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from ..aggregators.combinatorial import CombinatorialFamily
 from ..models.gaussian_mixture import GaussianMixture
+from ..samplers.base import AbstractSampler
 from ..samplers.mixture_gibbs import MixtureGibbs
 from .errors_by_shards import ErrorsByShards
 from .problem import Problem, Size
@@ -20,7 +21,11 @@ NUM_FRESH = 100
 
 
 def problem(
-    size: Size, seed: int, noise_scale: float = 1.0, shard_sampler: MixtureGibbs | None = None
+    size: Size,
+    seed: int,
+    noise_scale: float = 1.0,
+    sampler: AbstractSampler | None = None,
+    shard_sampler: AbstractSampler | None = None,
 ) -> Problem:
     """As many components as dimensions, judged by which of some fresh points belong together."""
     model = GaussianMixture(size.dim, size.dim, prior_scale=2.0, noise_scale=noise_scale)
@@ -30,7 +35,7 @@ def problem(
         model,
         rows,
         partial(model.test_functions, x=fresh),
-        sampler=MixtureGibbs(),
+        sampler=sampler or MixtureGibbs(),
         shard_sampler=shard_sampler,
         family=CombinatorialFamily(alternating=False),
         truth=truth,
@@ -43,4 +48,4 @@ SIZES = {
     "paper": Size(50_000, 8, iterations=50),
 }
 
-EXPERIMENT = ErrorsByShards("mixture-1", "Mixture of Gaussians (d = 8, L = 8), noise sd 1", problem, SIZES)
+EXPERIMENT = ErrorsByShards("mixture-1", "Mixture of Gaussians, noise sd 1", problem, SIZES)

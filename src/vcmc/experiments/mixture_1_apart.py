@@ -28,7 +28,7 @@ class FromOwnRows(MixtureGibbs):
 
 EXPERIMENT = ErrorsByShards(
     "mixture-1-apart",
-    "Mixture of Gaussians (d = 8, L = 8), noise sd 1, every shard started by itself",
+    "Mixture of Gaussians, noise sd 1, every shard started by itself",
     partial(problem, shard_sampler=FromOwnRows()),
     {name: replace(size, refined=size.shards[-1:]) for name, size in SIZES.items()},
 )

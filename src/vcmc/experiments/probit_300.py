@@ -38,4 +38,4 @@ SIZES = {
     "paper": Size(100_000, 300, refined=(100,)),
 }
 
-EXPERIMENT = ErrorsByShards("probit-300", "Probit regression (d = 300), subposteriors", problem, SIZES)
+EXPERIMENT = ErrorsByShards("probit-300", "Probit regression, subposteriors", problem, SIZES)

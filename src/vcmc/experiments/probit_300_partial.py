@@ -13,7 +13,7 @@ from .probit_300 import SIZES, problem
 
 EXPERIMENT = ErrorsByShards(
     "probit-300-partial",
-    "Probit regression (d = 300), partial posteriors",
+    "Probit regression, partial posteriors",
     partial(problem, prior="partial"),
     {name: replace(size, refined=()) for name, size in SIZES.items()},
 )

@@ -28,7 +28,7 @@ def problem(size: Size, seed: int) -> Problem:
 
 EXPERIMENT = ErrorsByShards(
     "probit-5",
-    "Probit regression with a rare covariate (d = 5)",
+    "Probit regression with a rare covariate",
     problem,
     {
         "small": Size(2000, 5, shards=(5, 25), num_draws=500, thin=1, refined=(5, 25)),

@@ -23,7 +23,7 @@ def problem(size: Size, seed: int) -> Problem:
 
 EXPERIMENT = ErrorsByShards(
     "wishart-100",
-    "Normal-inverse Wishart model (d = 100)",
+    "Normal-inverse Wishart model",
     problem,
     {
         "small": Size(5000, 15, shards=(5, 25), num_draws=200, refined=()),

@@ -41,7 +41,7 @@ def problem(size: Size, seed: int) -> Problem:
 
 EXPERIMENT = ErrorsByShards(
     "wishart-5",
-    "Normal-inverse Wishart model (d = 5)",
+    "Normal-inverse Wishart model",
     problem,
     {
         "small": Size(1000, 5, shards=(5, 25), num_draws=500, refined=(5, 25)),
