@@ -172,6 +172,10 @@ def test_the_tree_is_arviz_ready(conjugate):
     assert dict(tree["posterior"].sizes) == {"chain": 2, "draw": 400, "beta_dim_0": 3}
     assert dict(tree["subposterior"].sizes) == {"shard": 3, "chain": 2, "draw": 400, "beta_dim_0": 3}
     assert tree["sample_stats"]["diverging"].dims == ("shard", "chain", "draw")
+    spans = tree["sample_seconds"]
+    assert spans["begin"].dims == ("shard", "chain")
+    assert ((0 <= spans["begin"]) & (spans["begin"] < spans["end"])).all()
+    assert spans["end"].max() <= tree.attrs["seconds_sample"] + 1e-3
     assert (rhat(tree)["beta"] < 1.05).all()
     assert (ess(tree)["beta"] > 200).all()
     assert list(summary(tree).index) == ["beta[0]", "beta[1]", "beta[2]"]
@@ -270,6 +274,7 @@ def test_broken_shards_are_named_and_the_sound_ones_kept(conjugate):
         ({"num_shards": 5000}, r"between 1 and the number of rows \(1003\); got 5000"),
         ({"num_shards": 2, "seed": -1}, "seed must be a whole number of 0 or more; got -1"),
         ({"num_shards": 2, "num_draws": 0}, "num_draws must be a whole number of 4 or more; got 0"),
+        ({"num_shards": 2, "thin": 0}, "thin must be a whole number of 1 or more; got 0"),
         ({"num_shards": 2, "prior": "full"}, "one of .*'partial', 'powered'.*; got 'full'"),
         ({"num_shards": 2, "sampler": "nuts"}, r"sampler must be such as vcmc.samplers.NUTS\(\); got 'nuts'"),
         ({"num_shards": 2, "combiner": "mean"}, r"combiner must be such as vcmc.combiners.Consensus\(\)"),
