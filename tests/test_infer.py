@@ -174,7 +174,7 @@ def test_the_tree_is_arviz_ready(conjugate):
     assert tree["sample_stats"]["diverging"].dims == ("shard", "chain", "draw")
     spans = tree["sample_seconds"]
     assert spans["begin"].dims == ("shard", "chain")
-    assert ((0 <= spans["begin"]) & (spans["begin"] < spans["end"])).all()
+    assert ((spans["begin"] >= 0) & (spans["begin"] < spans["end"])).all()
     assert spans["end"].max() <= tree.attrs["seconds_sample"] + 1e-3
     assert (rhat(tree)["beta"] < 1.05).all()
     assert (ess(tree)["beta"] > 200).all()
