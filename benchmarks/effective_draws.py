@@ -27,7 +27,7 @@ import vcmc  # noqa: E402
 from vcmc.executors import Local  # noqa: E402
 from vcmc.model import Subposterior  # noqa: E402
 from vcmc.samplers import BLOCK, AbstractSampler  # noqa: E402
-from vcmc.start import common_start, random_starts  # noqa: E402
+from vcmc.start import common_start, starts_of  # noqa: E402
 from vcmc.target import Target  # noqa: E402
 
 COMPILING = [0.0]
@@ -59,7 +59,7 @@ def ours(model: vcmc.Model, rows: dict, sampler: AbstractSampler, num_draws: int
     shard = vcmc.split(rows, 1).load(0)
     density = Subposterior(model, shard, jnp.asarray(1.0))
     target = Target(model, [shard], Local())
-    starts = model.starts(shard, jax.random.key(0)) or random_starts(density, jax.random.key(0))
+    starts = starts_of(density, jax.random.key(0))
     common_start(target, starts)
     sampler.prepare(density, starts[0])
     compiling = time.perf_counter() - begin  # the first start is compiled here, and done again below

@@ -34,7 +34,7 @@ from vcmc.aggregators import BlockFamily
 from vcmc.combiners import AbstractCombiner, Average, Consensus, Variational
 from vcmc.diagnostics.convergence import rhat
 from vcmc.result import to_params, to_points
-from vcmc.start import common_start, random_starts
+from vcmc.start import common_start, starts_of
 from vcmc.stein import symmetric
 from vcmc.target import Target
 from vcmc.typing import Point
@@ -252,7 +252,7 @@ def laplace(problem: Problem) -> Sample:
         target = _target(problem, vcmc.split(problem.rows, 1))
         density, key = target.densities[0], jax.random.key(0)
         model = density.model
-        starts = model.starts(density.shard, key) or random_starts(density, key)
+        starts = starts_of(density, key)
         mode = common_start(target, starts)
         curvature = _curvature(target, mode)
         closer = mode + jnp.linalg.solve(curvature, target(mode[None])[1][0])  # a start need not be the mode

@@ -1,6 +1,8 @@
 """The command line: `vcmc demo`, `vcmc reproduce`."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -14,15 +16,18 @@ def main() -> None:
     """Bayesian inference on more data than one chain can chew: shard, sample, combine."""
 
 
+def _out(default: str, what: str) -> Callable[[Any], Any]:
+    """The option that says where to write."""
+    folder = click.Path(file_okay=False, path_type=Path)
+    return click.option("--out", type=folder, default=Path(default), show_default=True, help=what)
+
+
+_seed = click.option("--seed", default=0, show_default=True, help="Seed of the data and of the draws.")
+
+
 @main.command()
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("demo"),
-    show_default=True,
-    help="Folder for the picture.",
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of the data and of the draws.")
+@_out("demo", "Folder for the picture.")
+@_seed
 def demo(out: Path, seed: int) -> None:
     r"""Run a probit regression in 20 shards, beside full-data NUTS.
 
@@ -45,14 +50,8 @@ def demo(out: Path, seed: int) -> None:
     show_default=True,
     help="A size for two cores and a few minutes, or the paper's own.",
 )
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("reproduced"),
-    show_default=True,
-    help="Folder for figures, numbers and settings; what is half done is kept in `work` inside.",
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of the data and of the draws.")
+@_out("reproduced", "Folder for figures, numbers and settings; what is half done is kept in `work` inside.")
+@_seed
 @click.option(
     "--easiest",
     type=click.FloatRange(0, 1, min_open=True),

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .aggregators.combinatorial import common_labels, relabel
+from .figure import new_figure
 from .result import to_params, to_points
 from .space import Product
 
@@ -151,16 +152,11 @@ class Comparison:
 
     def plot(self, path: str | Path | None = None) -> "Figure":
         """Draw the errors of every combiner, or what it says of itself if there is no reference; save it, if told where."""
-        try:
-            from matplotlib.figure import Figure
-            from matplotlib.ticker import NullFormatter
-        except ImportError as error:
-            raise ImportError(
-                "a plot needs matplotlib, which is not installed. Try: pip install 'vcmc[plots]'"
-            ) from error
         shown = [entry for entry in self.entries if entry.verdict != "failed"]
         panels = _panels(shown)
-        figure = Figure(figsize=(2.8 * len(panels) + 1.5, 1.2 + 0.32 * len(shown)), layout="constrained")
+        figure = new_figure(2.8 * len(panels) + 1.5, 1.2 + 0.32 * len(shown))
+        from matplotlib.ticker import NullFormatter  # after it was seen that there is matplotlib
+
         places = np.arange(len(shown))[::-1]
         for axes, (title, medians, worst) in zip(
             figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True

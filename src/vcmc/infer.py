@@ -31,7 +31,7 @@ from .progress import Bars
 from .refine import diagnose_refined, refine_draws
 from .result import make_tree, to_params
 from .samplers.base import Chain
-from .start import common_start, random_starts
+from .start import common_start, starts_of
 from .survey import survey
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def infer(
         model, shards = target.densities[0].model, [density.shard for density in target.densities]
         sampler = sampler or _suited(model.suited_sampler(shards), prior) or samplers.NUTS()
         stage.advance()
-        starts = model.starts(shards[0], start_key) or random_starts(target.densities[0], start_key)
+        starts = starts_of(target.densities[0], start_key)
         notes = check_information(target, jnp.stack(starts))
         stage.advance()
         start = common_start(target, starts) if sampler.needs_start else starts[0]

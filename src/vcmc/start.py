@@ -37,6 +37,11 @@ def common_start(target: Target, starts: list[Point]) -> Point:
     return climb(target, best, curved)
 
 
+def starts_of(pilot: Subposterior, key: Array) -> list[Point]:
+    """Where to look for the mode, given one shard: what the model suggests, or random points."""
+    return pilot.model.starts(pilot.shard, key) or random_starts(pilot, key)
+
+
 def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
     """Points of finite log density and score: zero, and random points around it."""
     scales = np.linspace(0.0, 2.0, NUM_TRIES)

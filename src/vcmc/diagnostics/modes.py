@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from ..model import evaluate
 from ..result import to_params
 from ..space import Product
-from ..start import climb, random_starts
+from ..start import climb, starts_of
 from ..stein import Frame, symmetric
 from ..target import Target
 
@@ -42,7 +42,7 @@ def other_mode(draws: Draws, target: Target, seed: int) -> str:
     if not frame.is_full:
         return ""
     try:
-        starts = model.starts(pilot.shard, key) or random_starts(pilot, key)
+        starts = starts_of(pilot, key)
     except ValueError:  # no point near the origin has a finite log density
         return ""
     curved = model.space.curved

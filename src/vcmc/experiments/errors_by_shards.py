@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import AbstractExperiment, Job, Results, Step
+from .base import ELAPSED, AbstractExperiment, Arrays, Job, Results, Step
 from .pictures import draw_errors
 from .problem import Problem, Size
 from .trial import FLOOR, REFINED, Trial, trial_of
@@ -85,23 +85,27 @@ class ErrorsByShards(AbstractExperiment):
 
     def finish(self, job: Job) -> Results:
         trial = self.trial(job)
-        floors = trial.floor()
-        floor = {name: float(np.mean([np.median(each[name]) for each in floors])) for name in floors[0]}
+        floors, floor = trial.floor(), trial.floor_medians()
         entries = [
             _entry(1, FLOOR, name, [each[name] for each in floors], None, floor[name], "")
             for name in floors[0]
         ]
+        about = {}
         for num_shards in trial.size.shards:
-            entries += _entries(trial, num_shards, floor, job.easiest)
+            stored = _stored(trial, num_shards)
+            errors = {name: trial.errors_of(each) for name, each in stored.items()}
+            verdicts = {name: str(each["verdict"]) for name, each in stored.items()}
+            entries += _entries(num_shards, errors, verdicts, floor, job.easiest)
+            about[str(num_shards)] = _about_shards(trial, num_shards, stored)
         tables: dict[str, Any] = {"": entries}
         if self.by_index:
-            tables["-by-index"] = _by_index(trial)
+            tables["-by-index"] = _by_index(errors, floors)
         settings = {
             "problem": trial.problem.settings(),
             "scale": trial.size.settings(),
             "methods": {name: repr(method.combiner) for name, method in trial.methods.items()},
             "serial": trial.serial_settings(),
-            "shards": {str(each): _about_shards(trial, each) for each in trial.size.shards},
+            "shards": about,
             "easiest": job.easiest,
         }
         title = f"{self.title}: d = {trial.size.dim}, N = {trial.size.num_rows}"
@@ -109,21 +113,25 @@ class ErrorsByShards(AbstractExperiment):
         return Results(tables, settings, figure)
 
 
-def _kept(trial: Trial, num_shards: int) -> list[str]:
+def _stored(trial: Trial, num_shards: int) -> dict[str, dict[str, np.ndarray]]:
+    """What was kept of every method, by its name."""
     refined = [REFINED] if num_shards in trial.size.refined else []
-    return [*trial.methods, *refined]
+    return {name: trial.folder.load(f"{name}-{num_shards}") for name in (*trial.methods, *refined)}
 
 
-def _entries(trial: Trial, num_shards: int, floor: Mapping[str, float], easiest: float) -> list[Entry]:
-    stored = {name: trial.folder.load(f"{name}-{num_shards}") for name in _kept(trial, num_shards)}
-    errors: dict[str, Errors] = {name: trial.errors_of(each) for name, each in stored.items()}
+def _entries(
+    num_shards: int,
+    errors: Mapping[str, Errors],
+    verdicts: Mapping[str, str],
+    floor: Mapping[str, float],
+    easiest: float,
+) -> list[Entry]:
     entries = []
     for functions in floor:
         chosen = _easiest([errors[name][functions] for name in PAPERS], easiest)
         base = errors[BASELINE][functions][chosen]
         for name, of_method in errors.items():
-            verdict = str(stored[name]["verdict"])
-            own = of_method[functions][chosen]
+            own, verdict = of_method[functions][chosen], verdicts[name]
             entries.append(_entry(num_shards, name, functions, [own], base, floor[functions], verdict))
     return entries
 
@@ -151,26 +159,24 @@ def _entry(
     )
 
 
-def _by_index(trial: Trial) -> list[ByIndex]:
-    num_shards = trial.size.shards[-1]
-    first = next(iter(trial.reference))
-    errors = {name: trial.errors(f"{name}-{num_shards}")[first] for name in _kept(trial, num_shards)}
-    errors[FLOOR] = np.mean([each[first] for each in trial.floor()], axis=0)
+def _by_index(errors: Mapping[str, Errors], floors: list[dict[str, np.ndarray]]) -> list[ByIndex]:
+    first = next(iter(floors[0]))
+    of_first = {name: each[first] for name, each in errors.items()}
+    of_first[FLOOR] = np.mean([each[first] for each in floors], axis=0)
     return [
-        ByIndex(name, 1 + index, error) for name, each in errors.items() for index, error in enumerate(each)
+        ByIndex(name, 1 + index, error) for name, each in of_first.items() for index, error in enumerate(each)
     ]
 
 
-def _about_shards(trial: Trial, num_shards: int) -> dict[str, Any]:
+def _about_shards(trial: Trial, num_shards: int, stored: Mapping[str, Arrays]) -> dict[str, Any]:
     """The largest R-hat of the shards' draws, seconds of sampling and of the methods' steps, and what they noted."""
     kinds = [step.name for step in trial.shard_steps(num_shards)]
-    stored = {name: trial.folder.load(f"{name}-{num_shards}") for name in _kept(trial, num_shards)}
-    drawn = [trial.folder.load(name) for name in kinds]
+    drawn = [trial.folder.load(name, "rhat", "seconds") for name in kinds]
     return {
         "largest_rhat": round(max(float(np.nanmax(each["rhat"])) for each in drawn), 3),
         "seconds_of_sampling": {
             name: round(float(each["seconds"]), 2) for name, each in zip(kinds, drawn, strict=True)
         },
-        "seconds_of_steps": {name: round(float(each["elapsed"]), 2) for name, each in stored.items()},
+        "seconds_of_steps": {name: round(float(each[ELAPSED]), 2) for name, each in stored.items()},
         "notes": {name: each["notes"].tolist() for name, each in stored.items() if len(each["notes"])},
     }

@@ -134,8 +134,7 @@ def claims(folder: Path) -> str:
         rows.append([said, "near K for K ≤ 25, K / 2 for 50 and 100", _shares(folder, problem)])
     rows += [
         [f"{name}: our default, in units of the floor, at worst (asked: {GOAL})", "", _worst(folder, name)]
-        for name, experiment in EXPERIMENTS.items()
-        if isinstance(experiment, ErrorsByShards) and (folder / f"{name}.csv").exists()
+        for name in _figures(folder)
     ]
     rows += [
         [
@@ -152,12 +151,20 @@ def claims(folder: Path) -> str:
     return _markdown(["claim", "paper", "here"], rows)
 
 
+def _figures(folder: Path) -> list[str]:
+    """The figures of errors by number of shards that were made."""
+    return [
+        name
+        for name, experiment in EXPERIMENTS.items()
+        if isinstance(experiment, ErrorsByShards) and (folder / f"{name}.csv").exists()
+    ]
+
+
 def _judged(folder: Path, verdict: str, pick: Callable[[list[float]], float]) -> str:
     """The largest or smallest error of all draws that say the same of themselves."""
     errors = [
         float(entry["of_floor"])
-        for name, experiment in EXPERIMENTS.items()
-        if isinstance(experiment, ErrorsByShards) and (folder / f"{name}.csv").exists()
+        for name in _figures(folder)
         for entry in _read(folder, name)
         if entry["verdict"] == verdict
     ]

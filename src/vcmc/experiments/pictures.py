@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..figure import new_figure
 from .trial import FLOOR, REFINED
 
 if TYPE_CHECKING:
@@ -22,18 +23,13 @@ LARGEST = 2.0  # relative errors are cut off here, as in the paper
 COMPARED = ("VCMC", "default")  # whose differences from the baseline are shown
 
 
-def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "a figure needs matplotlib, which is not installed. Try: pip install 'vcmc[plots]'"
-        ) from error
+def _canvas(width: float, height: float) -> "Figure":
+    """An empty figure, whose SVG file is the same for the same numbers."""
+    figure = new_figure(width, height)
     import matplotlib as mpl
 
-    mpl.rcParams["svg.hashsalt"] = "vcmc"  # the same numbers, the same file
-    return Figure(figsize=(width, height), layout="constrained")
+    mpl.rcParams["svg.hashsalt"] = "vcmc"
+    return figure
 
 
 def draw_errors(title: str, entries: Sequence[Any], by_index: Sequence[Any], index: str) -> "Figure":
@@ -41,10 +37,10 @@ def draw_errors(title: str, entries: Sequence[Any], by_index: Sequence[Any], ind
     classes = list(dict.fromkeys(entry.functions for entry in entries))
     columns = len(classes) + bool(by_index)
     if columns > 1:
-        figure = new_figure(1.6 + 3.6 * columns, 6.6)
+        figure = _canvas(1.6 + 3.6 * columns, 6.6)
         axes = figure.subplots(2, columns)
     else:  # side by side
-        figure = new_figure(9, 4.4)
+        figure = _canvas(9, 4.4)
         axes = figure.subplots(1, 2).reshape(2, 1)
     shards = sorted({entry.num_shards for entry in entries} - {1})
     for above, below, functions in zip(axes[0], axes[1], classes, strict=False):
@@ -126,7 +122,7 @@ def draw_timing(
     settings: Mapping[str, Any],
 ) -> "Figure":
     """Errors by seconds of optimisation, a panel for each problem, a colour for each number of shards."""
-    figure = new_figure(5.2 * len(floors), 4.4)
+    figure = _canvas(5.2 * len(floors), 4.4)
     for axes, (problem, floor) in zip(
         figure.subplots(1, len(floors), squeeze=False)[0], floors.items(), strict=True
     ):
@@ -150,8 +146,9 @@ def draw_timing(
         axes.set(xscale="log", yscale="log", title=problem, xlabel="seconds of optimisation")
         _whole_decades(axes)
         axes.spines[["top", "right"]].set_visible(False)
-    _left(figure).set_ylabel(f"relative error, median (at most {LARGEST:g})")
-    handles, labels = _left(figure).get_legend_handles_labels()
+    left = figure.axes[0]
+    left.set_ylabel(f"relative error, median (at most {LARGEST:g})")
+    handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
     figure.suptitle(title, fontsize=11)
     return figure
@@ -160,7 +157,7 @@ def draw_timing(
 def draw_speedup(title: str, entries: Sequence[Mapping[str, Any]]) -> "Figure":
     """Errors by speed-up, and below, speed-up by number of shards, a column for each problem."""
     problems = list(dict.fromkeys(entry["problem"] for entry in entries))
-    figure = new_figure(4.6 * len(problems) + 1, 7.2)
+    figure = _canvas(4.6 * len(problems) + 1, 7.2)
     axes = figure.subplots(2, len(problems), squeeze=False)
     for column, problem in enumerate(problems):
         above, below = axes[:, column]
@@ -208,10 +205,6 @@ def _whole_decades(axes: Any) -> None:
     low, high = np.log10(axes.get_xlim())
     axes.set_xlim(10 ** np.floor(low), 10 ** np.ceil(high))
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _left(figure: "Figure") -> Any:
-    return figure.axes[0]
 
 
 def _shades(count: int) -> list[Any]:

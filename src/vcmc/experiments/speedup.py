@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ from ..executors.local import Local
 from ..model import bend, evaluate
 from ..samplers.base import AbstractSampler
 from ..samplers.nuts import NUTS
-from ..start import common_start, random_starts
+from ..start import common_start, starts_of
 from ..target import Target
 from . import mixture_1, probit_300
 from .base import AbstractExperiment, Arrays, Folder, Job, Results, Step
@@ -60,23 +61,23 @@ class SpeedUp(AbstractExperiment):
             trial = experiment.trial(job)
             steps += trial.serial_steps()
             for num_shards in (1, *trial.size.shards):
-                steps.append(_sampling(trial, num_shards, job))
+                steps.append(_sampling(trial, num_shards))
             for num_shards in trial.size.shards:
                 steps += trial.shard_steps(num_shards)
-                steps += [_combining(trial, method, num_shards, job) for method in METHODS]
+                steps += [_combining(trial, method, num_shards) for method in METHODS]
         return steps
 
     def finish(self, job: Job) -> Results:
         entries, seconds, settings = [], [], {}
         for experiment in EXPERIMENTS.values():
-            trial, folder = experiment.trial(job), _folder(job)
-            serial = float(folder.load(_alone(trial, 1))["seconds"].max())
-            sampler = SAMPLERS.get(trial.name, trial.problem.sampler)
-            settings[trial.name] = {"scale": trial.size.settings(), "sampler": repr(sampler)}
+            trial = experiment.trial(job)
+            folder = _folder(trial)
+            serial = float(folder.load("alone-1")["seconds"].max())
+            settings[trial.name] = {"scale": trial.size.settings(), "sampler": repr(_sampler(trial))}
             for num_shards in trial.size.shards:
-                slowest = float(folder.load(_alone(trial, num_shards))["seconds"].max())
+                slowest = float(folder.load(f"alone-{num_shards}")["seconds"].max())
                 for method in METHODS:
-                    found = folder.load(f"{trial.name}-{method}-{num_shards}")
+                    found = folder.load(f"{method}-{num_shards}")
                     entries.append(Entry(trial.name, num_shards, method, float(found["error"])))
                     here, apart = float(found["seconds"]), float(found["seconds_apart"])
                     seconds.append(
@@ -95,19 +96,19 @@ class SpeedUp(AbstractExperiment):
         return Results({"": entries}, {"problems": settings, "seconds": seconds}, figure)
 
 
-def _folder(job: Job) -> Folder:
-    return job.folder("speedup", {"size": job.size})
+def _sampler(trial: Trial) -> AbstractSampler:
+    return SAMPLERS.get(trial.name, trial.problem.sampler)
 
 
-def _alone(trial: Trial, num_shards: int) -> str:
-    return f"{trial.name}-alone-{num_shards}"
+def _folder(trial: Trial) -> Folder:
+    return trial.folder_for("speedup", timed=repr(_sampler(trial)))
 
 
-def _sampling(trial: Trial, num_shards: int, job: Job) -> Step:
+def _sampling(trial: Trial, num_shards: int) -> Step:
     def make() -> Arrays:
-        return {"seconds": in_one_core(seconds_alone, trial.name, job, num_shards)}
+        return {"seconds": in_one_core(seconds_alone, trial.name, trial.job, num_shards)}
 
-    return Step(_alone(trial, num_shards), f"{trial.name}-alone", make, _folder(job))
+    return Step(f"alone-{num_shards}", f"{trial.name}-alone", make, _folder(trial))
 
 
 def in_one_core(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -134,11 +135,10 @@ def one_core() -> Iterator[None]:
 def seconds_alone(name: str, job: Job, num_shards: int) -> np.ndarray:
     """Seconds that sampling takes, shard after shard, from a common start; of many shards, some are timed."""
     trial = EXPERIMENTS[name].trial(job)
-    sampler, size = SAMPLERS.get(name, trial.problem.sampler), trial.size
+    sampler, size = _sampler(trial), trial.size
     target, key = trial.target(num_shards), jax.random.key(job.seed)
     pilot = target.densities[0]
-    starts = pilot.model.starts(pilot.shard, key) or random_starts(pilot, key)
-    start = common_start(target, starts)
+    start = common_start(target, starts_of(pilot, key))
     sampler.prepare(pilot, start)
     seconds = []
     for shard in np.linspace(0, num_shards - 1, min(num_shards, MAX_TIMED)).round().astype(int):
@@ -183,11 +183,9 @@ class Apart(Target):
         return results
 
 
-def _combining(trial: Trial, method: str, num_shards: int, job: Job) -> Step:
-    def make() -> Arrays:
-        return combined(trial, method, num_shards)
-
-    return Step(f"{trial.name}-{method}-{num_shards}", f"{trial.name}-{method}", make, _folder(job))
+def _combining(trial: Trial, method: str, num_shards: int) -> Step:
+    make = partial(combined, trial, method, num_shards)
+    return Step(f"{method}-{num_shards}", f"{trial.name}-{method}", make, _folder(trial))
 
 
 def combined(trial: Trial, method: str, num_shards: int) -> Arrays:
@@ -196,8 +194,7 @@ def combined(trial: Trial, method: str, num_shards: int) -> Arrays:
     shards = trial.subposteriors(num_shards, chosen.as_paper)
     first, _ = timed(chosen.combiner, shards)
     again, found = timed(chosen.combiner, shards)
-    errors = trial.errors_of(trial.expectations(np.asarray(found.draws)[None]))
-    error = np.median(next(iter(errors.values())))
+    error = trial.median_error(found.draws)
     target = trial.target(num_shards)
     apart = Apart(target.densities[0].model, [density.shard for density in target.densities], Local())
     timed(chosen.combiner, replace(shards, target=apart))

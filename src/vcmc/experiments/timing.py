@@ -6,14 +6,11 @@ run, when everything was compiled. They are of both cores, and include the avera
 """
 
 import time
-import warnings
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
-import numpy as np
-
-from ..assembly import DoubtfulWarning
-from ..combiners.base import AbstractCombiner, Subposteriors
+from ..combiners.base import AbstractCombiner, Combined, Subposteriors
 from ..combiners.variational import Variational
 from ..optimizers.newton import Newton
 from . import mixture_1, probit_300
@@ -50,7 +47,7 @@ class Timing(AbstractExperiment):
             steps += trial.serial_steps()
             for num_shards in trial.size.shards:
                 steps += trial.shard_steps(num_shards)
-                steps += [_step(trial, method, num_shards, job) for method in ITERATIONS]
+                steps += [_step(trial, method, num_shards) for method in ITERATIONS]
         return steps
 
     def finish(self, job: Job) -> Results:
@@ -58,12 +55,11 @@ class Timing(AbstractExperiment):
         floors = {}
         for experiment in EXPERIMENTS:
             trial = experiment.trial(job)
-            first = next(iter(trial.reference))
-            floors[trial.name] = float(np.mean([np.median(each[first]) for each in trial.floor()]))
+            floors[trial.name] = next(iter(trial.floor_medians().values()))
             settings[trial.name] = {"scale": trial.size.settings(), "serial": trial.serial_settings()}
             for num_shards in trial.size.shards:
                 for method in ITERATIONS:
-                    found = _folder(job).load(_name(trial, method, num_shards))
+                    found = _folder(trial).load(f"{method}-{num_shards}")
                     for count, error, took in zip(
                         found["iterations"], found["error"], found["seconds"], strict=True
                     ):
@@ -74,19 +70,13 @@ class Timing(AbstractExperiment):
         return Results({"": entries}, said, figure)
 
 
-def _folder(job: Job) -> Folder:
-    return job.folder("timing", {"size": job.size, "iterations": ITERATIONS})
+def _folder(trial: Trial) -> Folder:
+    return trial.folder_for("timing", timed=ITERATIONS)
 
 
-def _name(trial: Trial, method: str, num_shards: int) -> str:
-    return f"{trial.name}-{method}-{num_shards}"
-
-
-def _step(trial: Trial, method: str, num_shards: int, job: Job) -> Step:
-    def make() -> Arrays:
-        return timed_iterations(trial, method, num_shards)
-
-    return Step(_name(trial, method, num_shards), f"{trial.name}-{method}", make, _folder(job))
+def _step(trial: Trial, method: str, num_shards: int) -> Step:
+    make = partial(timed_iterations, trial, method, num_shards)
+    return Step(f"{method}-{num_shards}", f"{trial.name}-{method}", make, _folder(trial))
 
 
 def timed_iterations(trial: Trial, method: str, num_shards: int) -> Arrays:
@@ -95,8 +85,7 @@ def timed_iterations(trial: Trial, method: str, num_shards: int) -> Arrays:
     errors = []
     for number in ITERATIONS[method]:
         _, combined = timed(stopped(trial, method, number), shards)
-        found = trial.errors_of(trial.expectations(np.asarray(combined.draws)[None]))
-        errors.append(np.median(next(iter(found.values()))))
+        errors.append(trial.median_error(combined.draws))
     seconds = seconds_of_iterations(trial, method, shards)
     return {"iterations": ITERATIONS[method], "error": errors, "seconds": seconds}
 
@@ -121,14 +110,12 @@ def stopped(trial: Trial, method: str, iterations: int) -> Variational:
     return Variational(optimizer=Newton(max_iterations=iterations))
 
 
-def timed(combiner: AbstractCombiner, shards: Any) -> tuple[float, Any]:
+def timed(combiner: AbstractCombiner, shards: Subposteriors) -> tuple[float, Combined]:
     """Seconds of combining, and what came of it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DoubtfulWarning)
-        begin = time.perf_counter()
-        combined = combiner(shards)
-        combined.draws.block_until_ready()
-        return time.perf_counter() - begin, combined
+    begin = time.perf_counter()
+    combined = combiner(shards)
+    combined.draws.block_until_ready()
+    return time.perf_counter() - begin, combined
 
 
 EXPERIMENT = Timing()

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from ..aggregators.combinatorial import with_common_labels
 from ..assembly import DoubtfulWarning
@@ -60,6 +60,10 @@ class Trial:
     def folder(self) -> Folder:
         """Where draws and expectations are kept, shared by all figures about this problem at this size."""
         return self.job.folder(self.name, self._settings("shards", "refined"))
+
+    def folder_for(self, figure: str, **more: Any) -> Folder:
+        """Where another figure about this problem at this size keeps what it makes, given further settings."""
+        return self.job.folder(f"{figure}-{self.name}", self._settings("shards", "refined") | more)
 
     def _settings(self, *but: str) -> dict[str, Any]:
         known = {**self.size.settings(), **self.problem.settings()}
@@ -116,9 +120,7 @@ class Trial:
     def _step(self, name: str, kind: str, make: Callable[..., Arrays], *arguments: Any) -> Step:
         return Step(name, kind, partial(make, *arguments), self.folder)
 
-    def sample(
-        self, rows: Any, num_shards: int | None, sampler: AbstractSampler, seed: int, **options: Any
-    ) -> Any:
+    def sample(self, rows: Any, num_shards: int | None, sampler: AbstractSampler, seed: int) -> Any:
         """A tree of draws; what is doubtful about shards shows in the errors."""
         problem, size = self.problem, self.size
         with warnings.catch_warnings():
@@ -134,7 +136,6 @@ class Trial:
                 combiner=Average(),
                 prior=problem.prior,
                 progress=False,
-                **options,
             )
 
     def serial(self, index: int) -> Arrays:
@@ -166,16 +167,12 @@ class Trial:
         return _target(self, num_shards)
 
     def shards(self, num_shards: int, as_paper: bool) -> Arrays:
-        """Draws of all shards, as points (shard, draw, dim), their components labelled alike."""
+        """Draws of all shards, as points (shard, draw, dim), their components labelled alike, and the largest R-hat of each."""
         problem = self.problem
         sampler = (problem.paper_sampler if as_paper else problem.shard_sampler) or problem.sampler
-        return self.shard_draws(self.sample(self.partition(num_shards), None, sampler, seed=self.job.seed))
-
-    def shard_draws(self, tree: Any) -> Arrays:
-        """The draws of a tree's shards, and the largest R-hat of each."""
-        space = self.problem.model.space
+        tree = self.sample(self.partition(num_shards), None, sampler, seed=self.job.seed)
+        space, num_draws = problem.model.space, self.size.num_draws
         inside = {name: tree["subposterior"][name].to_numpy()[:, 0] for name in space}
-        num_shards, num_draws = next(iter(inside.values())).shape[:2]
         flat = {
             name: array.reshape(num_shards * num_draws, *array.shape[2:]) for name, array in inside.items()
         }
@@ -190,7 +187,7 @@ class Trial:
     def load_shards(self, num_shards: int, as_paper: bool) -> Float[np.ndarray, "shard draw dim"]:
         """Draws that were made before."""
         as_paper = as_paper and self.problem.paper_sampler is not None
-        return self.folder.load(shards_name(num_shards, as_paper))["draws"]
+        return self.folder.load(shards_name(num_shards, as_paper), "draws")["draws"]
 
     def subposteriors(self, num_shards: int, as_paper: bool) -> Subposteriors:
         """What a combiner is given."""
@@ -201,16 +198,13 @@ class Trial:
     def combined(self, name: str, num_shards: int) -> Arrays:
         """Expectations under a method's draws, the draws where they are to be refined, and what they say of themselves."""
         method = self.methods[name]
-        shards = self.subposteriors(num_shards, method.as_paper)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DoubtfulWarning)
-            found = method.combiner(shards)
+        found = method.combiner(self.subposteriors(num_shards, method.as_paper))
         kept = {"draws": np.asarray(found.draws)} if name == "default" else {}
         return kept | self._judged(np.asarray(found.draws)[None], found.notes, num_shards)
 
     def refined(self, num_shards: int) -> Arrays:
         """Expectations under refined draws of the default method."""
-        draws = self.folder.load(f"default-{num_shards}")["draws"]
+        draws = self.folder.load(f"default-{num_shards}", "draws")["draws"]
         refined = refine_draws(draws[None], self.target(num_shards), seed=self.job.seed)
         return {"by": refined.settings["refined_by"]} | self._judged(refined.draws, refined.notes, num_shards)
 
@@ -239,9 +233,10 @@ class Trial:
         classes = [name.removeprefix(MEAN) for name in chains[0] if name.startswith(MEAN)]
         return {name: np.mean([chain[MEAN + name] for chain in chains], axis=0) for name in classes}
 
-    def errors(self, name: str) -> dict[str, np.ndarray]:
-        """Relative errors of all test functions under a kept result, in classes."""
-        return self.errors_of(self.folder.load(name))
+    def median_error(self, draws: Float[Array, "draw dim"]) -> float:
+        """The median relative error over the first class of test functions, of draws given as points."""
+        errors = self.errors_of(self.expectations(np.asarray(draws)[None]))
+        return float(np.median(next(iter(errors.values()))))
 
     def errors_of(self, found: Arrays) -> dict[str, np.ndarray]:
         """Relative errors of all test functions, in classes."""
@@ -254,6 +249,11 @@ class Trial:
         first = self.size.num_reference
         chains = [self.serial_folder.load(f"serial-{first + index}") for index in range(self.size.num_floor)]
         return [self.errors_of(chain) for chain in chains]
+
+    def floor_medians(self) -> dict[str, float]:
+        """The median error of a serial chain, in classes."""
+        floors = self.floor()
+        return {name: float(np.mean([np.median(each[name]) for each in floors])) for name in floors[0]}
 
     def serial_settings(self) -> dict[str, Any]:
         """How good the serial chains are, and how long one takes."""

@@ -1,0 +1,17 @@
+"""An empty figure, if there is something to draw it with."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """A figure of so many inches; without matplotlib, an error that names what to install."""
+    try:
+        from matplotlib.figure import Figure  # here, not above: few need it
+    except ImportError as error:
+        raise ImportError(
+            "a plot needs matplotlib, which is not installed. Try: pip install 'vcmc[plots]'"
+        ) from error
+    return Figure(figsize=(width, height), layout="constrained")
