@@ -250,7 +250,7 @@ def laplace(problem: Problem) -> Sample:
     def make() -> Sample:
         begin = time.perf_counter()
         target = _target(problem, vcmc.split(problem.rows, 1))
-        density, key = target.densities[0], jax.random.key(0)
+        density, key = target.pilot, jax.random.key(0)
         model = density.model
         starts = starts_of(density, key)
         mode = common_start(target, starts)
@@ -285,7 +285,9 @@ def lost_shards(problem: Problem, partition: vcmc.Partition, draws: dict[str, np
     space = problem.model.space
     truth = to_points(space, {name: np.asarray(problem.truth[name])[None] for name in space})
     lost = []
-    for shard, density in enumerate(_target(problem, partition).densities):
+    target = _target(problem, partition)
+    for shard in range(target.num_shards):
+        density = target.holding.density(shard)
         chosen = np.linspace(0, problem.num_draws - 1, NUM_JUDGED).round().astype(int)
         points = to_points(space, {name: draws[name][shard, chosen] for name in space})
         log_densities = vcmc.model.evaluate(density, jnp.concatenate([truth, points]))[0]

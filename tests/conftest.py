@@ -152,9 +152,7 @@ class GaussianShards(NamedTuple):
     def subposteriors(self, num_draws: int, seed: int = 0) -> vcmc.combiners.Subposteriors:
         """What a combiner is given."""
         target = self.target()
-        return vcmc.combiners.Subposteriors(
-            self.draws(num_draws, seed), target.densities[0].model.space, target, seed
-        )
+        return vcmc.combiners.Subposteriors(self.draws(num_draws, seed), target.model.space, target, seed)
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,7 @@ def test_starts_that_are_nowhere_finite_are_refused(skewed):
         return jnp.full(len(points), -jnp.inf), jnp.zeros(points.shape)
 
     target = skewed[0]
-    nowhere = Target(target.densities[0].model, [d.shard for d in target.densities], target.executor)
+    nowhere = Target(target.model, target.holding.partition, target.executor)
     nowhere.__class__ = type("Nowhere", (Target,), {"__call__": lambda self, points: broken(points)})
     with pytest.raises(ValueError, match="not finite at any of the combined draws"):
         run_chains(nowhere, np.zeros((50, 3)) + np.random.default_rng(0).normal(size=(50, 3)), Goal(10.0))

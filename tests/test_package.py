@@ -28,6 +28,26 @@ def test_import_switches_to_64_bits():
     assert run("import vcmc, jax.numpy as jnp; print(jnp.ones(1).dtype)").strip() == "float64"
 
 
+def test_batched_eigenvalues_do_not_crawl():
+    """As many factorisations one after the other take about as long as in a batch on two cores; with threads inside threads, a hundredth."""
+    code = """
+import os, time
+os.environ.pop("OPENBLAS_NUM_THREADS", None)
+import vcmc, jax, jax.numpy as jnp
+
+def seconds(function):
+    begin = time.perf_counter()
+    jax.block_until_ready(function(many))
+    return time.perf_counter() - begin
+
+many = jnp.tile(jnp.eye(100) + 0.1, (40, 1, 1))
+batch, one_by_one = jax.jit(jnp.linalg.eigh), jax.jit(lambda all: jax.lax.map(jnp.linalg.eigh, all))
+seconds(batch), seconds(one_by_one)
+print(seconds(batch) / seconds(one_by_one))
+"""
+    assert float(run(code)) < 5
+
+
 def test_batched_linear_algebra_does_not_hang():
     """Three triangular solves at once, in two threads: without more threads than cores, XLA waits for itself."""
     code = """

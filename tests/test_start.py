@@ -18,7 +18,7 @@ def target_of(model, rows, num_shards=3):
 
 def test_the_start_is_the_full_posterior_mode(conjugate):
     target = target_of(conjugate.model, conjugate.rows)
-    start = common_start(target, random_starts(target.densities[0], jax.random.key(0)))
+    start = common_start(target, random_starts(target.pilot, jax.random.key(0)))
     np.testing.assert_allclose(start, conjugate.posterior()[0], atol=1e-4)
 
 
@@ -32,7 +32,7 @@ def test_the_higher_of_two_modes_is_taken():
     )
     target = target_of(model, {"y": np.random.default_rng(0).normal(1.5, 0.1, size=60)})
     for seed in range(5):
-        start = common_start(target, random_starts(target.densities[0], jax.random.key(seed)))
+        start = common_start(target, random_starts(target.pilot, jax.random.key(seed)))
         assert abs(start[0] - 1.5) < 0.1
 
 
@@ -72,7 +72,7 @@ def test_a_scale_that_runs_to_zero_is_held():
 
     model = vcmc.from_numpyro(hierarchical, rows)
     target = target_of(model, rows, 1)
-    start = common_start(target, random_starts(target.densities[0], jax.random.key(0)))
+    start = common_start(target, random_starts(target.pilot, jax.random.key(0)))
     assert float(model.space.constrain(start)["scale"]) > 0.05
     np.testing.assert_array_less(
         np.abs(np.asarray(target(start[None])[1][0][1:])), 0.1

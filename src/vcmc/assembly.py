@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import jax
@@ -10,9 +11,11 @@ from jaxtyping import Array, Float
 
 from . import combiners, executors
 from .diagnostics.additivity import check_additivity, check_labels
+from .files import is_large
 from .model import Model
-from .partition import Partition, split
+from .partition import LazyRows, split
 from .result import by_coordinate, to_params
+from .shard import AbstractPartition
 from .space import Product
 from .survey import Survey
 from .target import Target
@@ -28,14 +31,17 @@ PARTIAL = (
 )
 
 
+NUM_POINTS = 3  # at which a model's log density is written down
+
+
 class DoubtfulWarning(UserWarning):
     """Something in a result looks doubtful. The result's `warnings` attribute has the same text."""
 
 
 class ShardError(RuntimeError):
-    """Some shards could not be sampled. `tree` holds the draws of the others."""
+    """Some shards could not be sampled. `tree` holds the draws of the others, if there are any."""
 
-    def __init__(self, message: str, tree: "DataTree"):
+    def __init__(self, message: str, tree: "DataTree | None"):
         super().__init__(message)
         self.tree = tree
 
@@ -62,9 +68,13 @@ class Clock:
         self._last = now
 
 
-def partition_of(rows: Any, num_shards: int | None, seed: int) -> Partition:
+def partition_of(
+    rows: Any, num_shards: int | None, seed: int, folder: Path | None = None
+) -> AbstractPartition:
     """Rows as a partition: the user's own, or dealt here."""
-    if isinstance(rows, Partition):
+    if callable(rows) and not isinstance(rows, AbstractPartition) and num_shards is not None:
+        return LazyRows(rows, num_shards)
+    if isinstance(rows, AbstractPartition):
         if num_shards not in (None, rows.num_shards):
             raise ValueError(
                 f"num_shards must be left out or equal that of the partition ({rows.num_shards}); got "
@@ -75,19 +85,28 @@ def partition_of(rows: Any, num_shards: int | None, seed: int) -> Partition:
         raise ValueError(
             "how many shards there are must be said, such as num_shards=20, unless rows is a Partition; got None."
         )
-    return split(rows, num_shards, seed=seed)
+    return split(rows, num_shards, seed=seed, folder=folder if is_large(rows) else None)
 
 
 def checked_target(
-    model: Model, partition: Partition, executor: executors.AbstractExecutor, key: Array
+    model: Model, partition: AbstractPartition, executor: executors.AbstractExecutor, key: Array
 ) -> Target:
     """The target of a model that has its point estimates, and whose log density was seen to be what it must be."""
-    shards = [partition.load(shard) for shard in range(partition.num_shards)]
-    model = model.fitted(shards)
+    target = Target(model, partition, executor)
+    target.holding.model = model = model.fitted(target.holding.shards)
     somewhere = 0.5 * jax.random.normal(key, (model.space.dim,))
-    check_additivity(model, shards, somewhere)
-    check_labels(model, shards[0], somewhere)
-    return Target(model, shards, executor)
+    some = [target.holding.shards[shard] for shard in range(min(2, target.num_shards))]
+    check_additivity(model, some, somewhere)
+    check_labels(model, some[0], somewhere)
+    return target
+
+
+def log_densities_of(target: Target, key: Array) -> list[str]:
+    """Log prior and log likelihood of one shard at a few points, in ten digits: a model that was changed has others."""
+    points = 0.5 * jax.random.normal(key, (NUM_POINTS, target.model.space.dim))
+    shard = target.pilot.shard
+    values = [(target.model.log_prior_at(u), target.model.log_likelihood_at(u, shard)) for u in points]
+    return [f"{float(value):.10g}" for pair in values for value in pair]
 
 
 def groups_of(

@@ -24,9 +24,10 @@ from .diagnostics.shards import broken_shards
 from .diagnostics.verdict import judge
 from .draws import OneByOne, named_draws, shapes_of, space_of
 from .model import Model
-from .partition import Partition, check_seed
+from .partition import check_seed
 from .progress import Bars
 from .result import make_tree, to_points
+from .shard import AbstractPartition
 from .space import Product, Space
 from .survey import Survey, survey, survey_one_by_one
 from .target import Target
@@ -43,7 +44,7 @@ def combine(
     model: Model | None = None,
     rows: Any = None,
     prior: combiners.Prior | None = None,
-    executor: executors.AbstractExecutor | None = None,
+    executor: Any = None,
     seed: int = 0,
     progress: bool = True,
 ) -> "DataTree":
@@ -75,8 +76,7 @@ def combine(
     if combiner is None:
         combiner = combiners.Consensus() if model is None else combiners.Variational()
     check_kind("combiner", combiner, combiners.AbstractCombiner, "vcmc.combiners.Consensus()")
-    executor = executor or executors.Local()
-    check_kind("executor", executor, executors.AbstractExecutor, "vcmc.executors.Local()")
+    executor = executors.executor_of(executor)
     check_seed(seed)
     if model is not None:
         check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
@@ -156,5 +156,5 @@ def _target(
     check_together("combine", model, rows)
     if model is None:
         return None
-    partition = partition_of(rows, None if isinstance(rows, Partition) else num_shards, seed)
+    partition = partition_of(rows, None if isinstance(rows, AbstractPartition) else num_shards, seed)
     return checked_target(model, partition, executor, jax.random.key(seed))

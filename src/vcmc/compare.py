@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from . import executors
 from .assembly import DoubtfulWarning, check_kind, check_together, partition_of
 from .combine import combine
 from .combiners import (
@@ -41,7 +40,7 @@ def compare(
     num_shards: int | None = None,
     num_draws: int = 1000,
     prior: Prior | None = None,
-    executor: executors.AbstractExecutor | None = None,
+    executor: Any = None,
     seed: int = 0,
     progress: bool = True,
 ) -> Comparison:

@@ -13,8 +13,9 @@ from .diagnostics.modes import other_mode
 from .diagnostics.selfcheck import Errors, self_check
 from .diagnostics.verdict import Diagnosis, judge
 from .model import Model
-from .partition import Partition, check_seed
+from .partition import check_seed
 from .result import posterior_draws, to_params, to_points
+from .shard import AbstractPartition
 from .target import Target
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def diagnose(
     model: Model | None = None,
     rows: Any = None,
     *,
-    executor: executors.AbstractExecutor | None = None,
+    executor: Any = None,
     seed: int = 0,
 ) -> Diagnosis:
     """How far a result is from the posterior, by full-data scores at some of its draws: no reference chain is needed.
@@ -50,7 +51,7 @@ def diagnose(
     if model is None:
         return stored_diagnosis(tree)
     target = target_of(tree, model, rows, executor, seed)
-    draws = posterior_points(tree, target.densities[0].model)
+    draws = posterior_points(tree, target.model)
     return diagnose_draws(draws, target, _texts(tree, "shard_warnings"), seed)
 
 
@@ -60,15 +61,12 @@ def _texts(tree: "DataTree", name: str) -> list[str]:
     return [found] if isinstance(found, str) else list(found)
 
 
-def target_of(
-    tree: "DataTree", model: Model, rows: Any, executor: executors.AbstractExecutor | None, seed: int
-) -> Target:
+def target_of(tree: "DataTree", model: Model, rows: Any, executor: Any, seed: int) -> Target:
     """The full-data target of a result's model."""
     check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
-    executor = executor or executors.Local()
-    check_kind("executor", executor, executors.AbstractExecutor, "vcmc.executors.Local()")
+    executor = executors.executor_of(executor)
     check_seed(seed)
-    num_shards = None if isinstance(rows, Partition) else int(tree.attrs.get("num_shards", 1))
+    num_shards = None if isinstance(rows, AbstractPartition) else int(tree.attrs.get("num_shards", 1))
     return checked_target(model, partition_of(rows, num_shards, seed), executor, jax.random.key(seed))
 
 
@@ -87,7 +85,7 @@ def diagnose_draws(
     draws: Float[np.ndarray, "chain draw dim"], target: Target, notes: list[str], seed: int
 ) -> Diagnosis:
     """Judge draws, given as points, by the full-data target; `notes` is what was doubtful before."""
-    model = target.densities[0].model
+    model = target.model
     shapes: dict[str, tuple[int, ...]] = {}
 
     def quantities(points: Float[Array, "draw dim"]) -> Float[np.ndarray, "draw quantity"]:

@@ -1,6 +1,7 @@
 """From rows to one posterior: split, sample every shard, combine, diagnose."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,21 +18,24 @@ from .assembly import (
     checked_target,
     groups_of,
     in_chains,
+    log_densities_of,
     partition_of,
     prior_doubts,
     settled_prior,
 )
 from .combiners.base import Subposteriors
 from .diagnose import diagnose_draws, stored
-from .diagnostics.additivity import check_information
+from .diagnostics.additivity import Facts, check_information, look_at_shards
 from .diagnostics.shards import broken_shards
-from .model import Model, Subposterior
-from .partition import Shard, check_seed
+from .model import Model
+from .overlap import sample_and_optimise
+from .partition import check_seed
 from .progress import Bars
 from .refine import diagnose_refined, refine_draws
 from .result import make_tree, to_params
-from .samplers.base import Chain
+from .sampling import Plan, Sampled, sample_shards
 from .start import common_start, starts_of
+from .store import Store
 from .survey import survey
 
 if TYPE_CHECKING:
@@ -48,7 +52,9 @@ def infer(
     thin: int = 1,
     sampler: samplers.AbstractSampler | None = None,
     combiner: combiners.AbstractCombiner | None = None,
-    executor: executors.AbstractExecutor | None = None,
+    executor: Any = None,
+    store: str | Path | None = None,
+    overlap: bool = False,
     prior: combiners.Prior | None = None,
     refine: bool = False,
     progress: bool = True,
@@ -57,14 +63,20 @@ def infer(
 
     Args:
         model: a `Model`, for instance from `from_numpyro`.
-        rows: a mapping of arrays with one leading axis, a pandas or polars frame, or a `Partition`.
+        rows: a mapping of arrays with one leading axis, a pandas or polars frame, or a `Partition`. Where rows do not fit into memory: the
+            path of a Parquet file, of a folder of them, or of a Zarr store, a mapping of memory-mapped arrays, or a function from a shard's
+            number to its rows.
         num_shards: number of shards; may be left out if `rows` is a `Partition`.
         seed: seed of everything random: the same seed gives the same draws.
         num_draws: draws of every chain in every shard, and of every chain of the posterior unless it is refined.
         thin: keep one of so many draws: a chain makes `thin` times `num_draws`.
         sampler: how a shard is sampled; by default the model's own sampler, or `samplers.NUTS()`.
         combiner: how draws are combined; by default `combiners.Variational()`, a shift and a scale on top of averages.
-        executor: where shards are sampled; by default `executors.Local()`.
+        executor: where shards are sampled and evaluated: `executors.Local()`, the default, `Processes(n)`, `Dask(address)`, `Ray()`, or
+            any `concurrent.futures.Executor` of processes. It does not change the draws.
+        store: a run directory. Draws land there as they are made, and the result in the end; the same call goes on from where a stopped
+            run was, with the same draws. `vcmc.load(store)` gives the result.
+        overlap: optimise on the first half of the draws while the second half is made, and start from there in the end.
         prior: "subposterior" gives every shard the prior to the power 1/K, so that shards multiply
             to the posterior; "partial" gives every shard the full prior, which averages then count K times; "powered"
             gives it the full prior and raises its likelihood to the power K, so that every shard guesses the whole posterior. By
@@ -83,9 +95,13 @@ def infer(
     """
     check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
     combiner = combiner or combiners.Variational()
-    executor = executor or executors.Local()
-    _check_arguments(seed, num_draws, thin, combiner, executor)
+    executor = executors.executor_of(executor)
+    _check_arguments(seed, num_draws, thin, combiner)
     prior = settled_prior(combiner, prior)
+    if overlap and not isinstance(combiner, combiners.Variational):
+        raise ValueError(
+            f"overlap=True is for combiners that optimise, such as Variational(); got {combiner!r}."
+        )
     if sampler is not None:
         check_kind("sampler", sampler, samplers.AbstractSampler, "vcmc.samplers.NUTS()")
         if not _suited(sampler, prior):
@@ -93,74 +109,81 @@ def infer(
                 f"{type(sampler).__name__} cannot raise a likelihood to a power, as prior='powered' asks for. Use NUTS()."
             )
     combiner.check(model.space)
-    partition = partition_of(rows, num_shards, seed)
+    kept = None if store is None else Store(store)
+    partition = partition_of(rows, num_shards, seed, kept.rows if kept else None)
     check_key, start_key, sample_key = jax.random.split(jax.random.key(seed), 3)
     clock = Clock()
 
     with Bars(progress) as bars:
         stage = bars.stage("check, find a start, compile", 4)
         target = checked_target(model, partition, executor, check_key)
-        model, shards = target.densities[0].model, [density.shard for density in target.densities]
-        sampler = sampler or _suited(model.suited_sampler(shards), prior) or samplers.NUTS()
+        model, holding = target.model, target.holding
+        sampler = sampler or _suited(model.suited_sampler(holding.shards), prior) or samplers.NUTS()
         stage.advance()
-        starts = starts_of(target.densities[0], start_key)
-        notes = check_information(target, jnp.stack(starts))
-        stage.advance()
-        start = common_start(target, starts) if sampler.needs_start else starts[0]
-        stage.advance()
-        clock.lap("start")
-
-        power = jnp.asarray(1 / len(shards) if prior == "subposterior" else 1.0)
-        if prior == "powered":
-            shards = [Shard(shard.rows, len(shards) * shard.weights) for shard in shards]
-        densities = [Subposterior(model, shard, power) for shard in shards]
-        for density in _one_per_shape(densities):
-            sampler.prepare(density, start)
-        stage.advance()
-        clock.lap("compile")
-
-        tasks = list(np.ndindex(len(shards), sampler.num_chains))
-        stage = bars.stage(
-            f"sample {len(shards)} shards", len(tasks) * (sampler.num_warmup + thin * num_draws)
-        )
-
-        spans = np.empty((len(shards), sampler.num_chains, 2))
-
-        def sample(task: tuple[int, int]) -> Chain:
-            shard, chain = task
-            key = jax.random.fold_in(jax.random.fold_in(sample_key, shard), chain)
-            begin = clock.since_lap()
-            drawn = sampler.run(densities[shard], start, key, num_draws, stage.advance, thin)
-            spans[task] = begin, clock.since_lap()
-            return drawn
-
-        draws, stats = _stack(list(executor.map(sample, tasks)), len(shards), sampler.num_chains)
-        clock.lap("sample")
-
-        settings = {
+        starts = starts_of(target.pilot, start_key)
+        facts = look_at_shards(target, jnp.stack(starts), with_checksums=kept is not None)
+        notes = check_information(target, jnp.stack(starts), facts)
+        settings: dict[str, Any] = {
             "seed": seed,
-            "num_shards": len(shards),
+            "num_shards": target.num_shards,
             "num_draws": num_draws,
             "thin": thin,
             "prior": prior,
             "model": repr(model),
             "sampler": repr(sampler),
+        }
+        if kept:
+            numbers = log_densities_of(target, check_key)
+            kept.agree(settings | {"log densities": numbers, "shards": [each.checksum for each in facts]})
+            kept.save_space(model.space)
+        stage.advance()
+        start = common_start(target, starts) if sampler.needs_start else starts[0]
+        stage.advance()
+        clock.lap("start")
+
+        plan = Plan(
+            sampler,
+            np.asarray(start),
+            np.asarray(jax.random.key_data(sample_key)),
+            num_draws,
+            thin,
+            prior_power=1 / target.num_shards if prior == "subposterior" else 1.0,
+            row_power=float(target.num_shards) if prior == "powered" else 1.0,
+            store=kept,
+        )
+        if executor.in_process:
+            for shard in _one_per_shape(facts):
+                sampler.prepare(holding.density(shard, plan.prior_power, plan.row_power), start)
+        stage.advance()
+        clock.lap("compile")
+
+        stage = bars.stage(
+            f"sample {target.num_shards} shards", target.num_shards * sampler.num_chains * plan.num_steps
+        )
+        if overlap:
+            sampled, found = sample_and_optimise(target, plan, combiner, seed, stage.advance)
+        else:
+            sampled, found = sample_shards(executor, holding, plan, stage.advance), None
+        clock.lap("sample")
+
+        settings |= {
             "combiner": repr(combiner),
             "executor": repr(executor),
-            "shard_sizes": partition.sizes,
+            "shard_sizes": [each.num_rows for each in facts],
             "curved": [name for name, inside in model.space.items() if not inside.is_real],
         }
-        _refuse_broken(model, draws, stats, settings)
+        draws, stats, spans = _stacked(sampled, sampler.num_chains)
+        _refuse_broken(model, sampled, draws, stats, settings)
         stage = bars.stage("combine", None)
-        notes += prior_doubts(combiner, prior, len(shards))
+        notes += prior_doubts(combiner, prior, target.num_shards)
         try:
             seen = survey(model.space, draws)
             clock.lap("check")
-            combined = combiner(Subposteriors(seen.points, model.space, target, seed, stage.advance))
+            combined = combiner(Subposteriors(seen.points, model.space, target, seed, stage.advance, found))
             stage.finish()
             clock.lap("combine")
             groups, doubtful = groups_of(model.space, seen, stats, combined, prior, model)
-            groups["sample_seconds"] = {"begin": spans[..., 0], "end": spans[..., 1]}
+            groups["sample_seconds"] = spans
             notes += doubtful
             merged = np.asarray(in_chains(combined, seen))
             if refine:
@@ -183,35 +206,51 @@ def infer(
                 tree,
             ) from error
     more, verdict = stored(diagnosis, notes)
-    return make_tree(groups | more, settings | clock.seconds | verdict)
+    tree = make_tree(groups | more, settings | clock.seconds | verdict)
+    if kept:
+        kept.save_tree(groups | more, tree.attrs)
+    return tree
 
 
-def _stack(
-    chains: Sequence[Chain], num_shards: int, num_chains: int
-) -> tuple[Float[np.ndarray, "shard chain draw dim"], dict[str, np.ndarray]]:
-    """Chains in order of shard and chain, as arrays (shard, chain, draw, …)."""
+def _stacked(
+    sampled: Sampled, num_chains: int
+) -> tuple[Float[np.ndarray, "shard chain draw dim"], dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Draws, statistics and times of the chains of all shards that did not fail, as arrays (shard, chain, …)."""
+    made = list(sampled.chains.values())
+    num_shards = len(made) // num_chains
 
-    def stack(arrays: list[np.ndarray]) -> np.ndarray:
-        return np.stack(arrays).reshape(num_shards, num_chains, *arrays[0].shape)
+    def stack(arrays: list[Any]) -> np.ndarray:
+        return np.stack(arrays).reshape(num_shards, num_chains, *np.shape(arrays[0]))
 
-    points = stack([chain.points for chain in chains])
-    return points, {name: stack([chain.stats[name] for chain in chains]) for name in chains[0].stats}
+    if not made:
+        return np.empty((0, num_chains, 0, 0)), {}, {}
+    stats = {name: stack([each.chain.stats[name] for each in made]) for name in made[0].chain.stats}
+    spans = stack([each.span for each in made]) - min(each.span[0] for each in made)
+    return (
+        stack([each.chain.points for each in made]),
+        stats,
+        {"begin": spans[..., 0], "end": spans[..., 1]},
+    )
 
 
 def _refuse_broken(
     model: Model,
+    sampled: Sampled,
     draws: Float[np.ndarray, "shard chain draw dim"],
     stats: dict[str, np.ndarray],
     settings: dict[str, Any],
 ) -> None:
-    reasons = broken_shards(draws)
+    there = sorted({shard for shard, _ in sampled.chains})
+    broken = {there[place]: reason for place, reason in broken_shards(draws).items()}
+    reasons = dict(sorted((sampled.failed | broken).items()))
     if not reasons:
         return
-    sound = [shard for shard in range(len(draws)) if shard not in reasons]
-    kept = {name: values[sound] for name, values in stats.items()}
-    tree = _sampled(model, draws[sound], kept, settings | {"sound_shards": sound})
+    places = [place for place, shard in enumerate(there) if shard not in reasons]
+    kept = {name: values[places] for name, values in stats.items()}
+    sound = [there[place] for place in places]
+    tree = _sampled(model, draws[places], kept, settings | {"sound_shards": sound}) if sound else None
     raise ShardError(
-        f"{len(reasons)} of {len(draws)} shards could not be sampled: "
+        f"{len(reasons)} of {settings['num_shards']} shards could not be sampled: "
         + "; ".join(f"shard {shard}: {reason}" for shard, reason in list(reasons.items())[:5])
         + ". Look at the model on those shards' rows (partition.load(k)), try a longer warm-up or fewer "
         "shards. The draws of the sound shards are in this error's `tree`.",
@@ -230,8 +269,9 @@ def _sampled(
     return make_tree(groups, settings)
 
 
-def _one_per_shape(densities: Sequence[Subposterior]) -> list[Subposterior]:
-    return list({density.shard.weights.shape: density for density in densities}.values())
+def _one_per_shape(facts: Sequence[Facts]) -> list[int]:
+    """A shard of every shape."""
+    return list({facts[shard].num_padded: shard for shard in range(len(facts))}.values())
 
 
 def _suited(sampler: Any, prior: combiners.Prior) -> Any:
@@ -239,9 +279,8 @@ def _suited(sampler: Any, prior: combiners.Prior) -> Any:
     return sampler if prior != "powered" or getattr(sampler, "takes_powers", False) else None
 
 
-def _check_arguments(seed: Any, num_draws: Any, thin: Any, combiner: Any, executor: Any) -> None:
+def _check_arguments(seed: Any, num_draws: Any, thin: Any, combiner: Any) -> None:
     check_kind("combiner", combiner, combiners.AbstractCombiner, "vcmc.combiners.Consensus()")
-    check_kind("executor", executor, executors.AbstractExecutor, "vcmc.executors.Local()")
     if not isinstance(num_draws, int | np.integer) or num_draws < 4:
         raise ValueError(f"num_draws must be a whole number of 4 or more; got {num_draws!r}.")
     if not isinstance(thin, int | np.integer) or thin < 1:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .partition import Shard
+from .shard import Shard
 from .space import Product, Space
 from .typing import Params, Point, Rows, Scalar
 

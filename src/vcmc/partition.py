@@ -1,36 +1,30 @@
 """Deal rows into shards: every row in exactly one shard."""
 
-from collections.abc import Mapping
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
+from .files import Columns, Filed, deal, is_large
+from .rows import as_rows
+from .shard import AbstractPartition, Held, Shard, padded, padded_length
 from .typing import Rows
 
 
-class Shard(eqx.Module):
-    """Some rows. Those of weight zero are padding, so that shards share a shape and one program."""
-
-    rows: dict[str, Array]
-    weights: Float[Array, " row"]
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows that are not padding."""
-        return int(jnp.sum(self.weights > 0))
-
-
 @dataclass(frozen=True, eq=False)
-class Partition:
-    """Rows and the shard that each belongs to. Made by `split`."""
+class Partition(AbstractPartition):
+    """Rows in memory and the shard that each belongs to. Made by `split`."""
 
     rows: dict[str, np.ndarray]
     members: tuple[np.ndarray, ...]
     """For each shard, the indices of its rows."""
+
+    in_memory = True
 
     @property
     def num_shards(self) -> int:
@@ -44,13 +38,17 @@ class Partition:
     def load(self, shard: int) -> Shard:
         """The rows of one shard, padded with copies of its first row to a shape that shards share."""
         indices = self.members[shard]
-        padding = _padded_length(len(indices), max(self.sizes)) - len(indices)
-        chosen = np.concatenate([indices, np.repeat(indices[:1], padding)])
-        weights = np.concatenate([np.ones(len(indices)), np.zeros(padding)])
-        return Shard(
-            {name: jnp.asarray(array[chosen]) for name, array in self.rows.items()},
-            jnp.asarray(weights),
-        )
+        length = padded_length(len(indices), max(self.sizes))
+        return padded({name: array[indices] for name, array in self.rows.items()}, length)
+
+    def is_small(self, max_bytes: int) -> bool:
+        largest = max(self.sizes)
+        row_bytes = 8 + sum(array.nbytes // len(array) for array in self.rows.values())
+        one_shape = all(padded_length(size, largest) == largest for size in self.sizes)
+        return one_shape and largest * self.num_shards * row_bytes <= max_bytes
+
+    def part(self, shards: Sequence[int]) -> Held:
+        return Held({shard: self.load(shard) for shard in shards}, self.num_shards)
 
     def __repr__(self) -> str:
         sizes = self.sizes
@@ -67,17 +65,25 @@ def split(
     seed: int = 0,
     stratify: Any = None,
     groups: Any = None,
-) -> Partition:
+    columns: Columns | None = None,
+    folder: str | Path | None = None,
+) -> Partition | Filed:
     """Deal rows into shards whose sizes differ by at most one, in random order.
 
+    Rows that need not fit into memory are read once, batch by batch, and dealt into files, from where shards are loaded when they are
+    needed: Parquet files, Zarr stores, and memory-mapped arrays.
+
     Args:
-        rows: a mapping of arrays with one leading axis, or a pandas or polars frame.
+        rows: a mapping of arrays with one leading axis, or a pandas or polars frame; or the path of a Parquet file, of a folder of
+            them, or of a Zarr store; or a mapping of memory-mapped arrays.
         num_shards: how many shards, from 1 to the number of rows.
         seed: seed of the shuffle.
         stratify: a column's name, or one level per row: each level is spread over all shards as
             evenly as it goes. Use it where a level is rare.
         groups: a column's name, or one label per row: rows with the same label stay in one shard.
             Sizes then differ by as much as the groups' sizes demand.
+        columns: the arrays to make of a file's columns: `{"y": "clicked", "x": ["age", "income"]}`; by default an array for each.
+        folder: where to deal rows that are read batch by batch; by default a temporary folder. On a cluster, one that all machines see.
 
     >>> import numpy as np
     >>> split({"y": np.arange(10.0)}, 3).sizes
@@ -86,6 +92,13 @@ def split(
     >>> sorted(members.tolist() for members in partition.members)
     [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     """
+    if folder is not None or columns is not None or is_large(rows):
+        if stratify is not None or groups is not None:
+            raise ValueError(
+                "rows that are read batch by batch are dealt at random: stratify and groups are for rows in memory."
+            )
+        check_seed(seed)
+        return _dealt(rows if is_large(rows) else as_rows(rows), num_shards, seed, columns, folder)
     arrays = as_rows(rows)
     num_rows = len(next(iter(arrays.values())))
     if not isinstance(num_shards, int | np.integer):
@@ -114,72 +127,66 @@ def split(
     return Partition(arrays, tuple(np.sort(indices) for indices in members))
 
 
+def _dealt(
+    rows: Any, num_shards: int, seed: int, columns: Columns | None, folder: str | Path | None
+) -> Filed:
+    if folder is not None:
+        return deal(rows, num_shards, Path(folder), seed, columns)
+    temporary = tempfile.mkdtemp(prefix="vcmc-rows-")
+    try:
+        found = deal(rows, num_shards, Path(temporary), seed, columns)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    weakref.finalize(found, shutil.rmtree, temporary, ignore_errors=True)
+    return found
+
+
+class LazyRows(AbstractPartition):
+    """Rows of which each shard is loaded when it is needed, by whoever needs it.
+
+    Args:
+        load: a function from a shard's number to its rows, in any form that `split` takes in memory. It is called in the process that works
+            on the shard, perhaps on another machine, and must return the same rows every time. Rows must have been dealt at random.
+        num_shards: how many shards there are.
+
+    >>> rows = LazyRows(lambda shard: {"y": np.random.default_rng(shard).normal(size=100)}, 4)
+    >>> rows.load(3).num_rows
+    100
+    """
+
+    def __init__(self, load: Callable[[int], Any], num_shards: int):
+        if not callable(load):
+            raise TypeError(
+                f"load must be a function from a shard's number to its rows; got {type(load).__name__}."
+            )
+        if not isinstance(num_shards, int | np.integer) or num_shards < 1:
+            raise ValueError(f"num_shards must be a whole number of 1 or more; got {num_shards!r}.")
+        self._load = load
+        self._num_shards = int(num_shards)
+
+    @property
+    def num_shards(self) -> int:
+        return self._num_shards
+
+    def load(self, shard: int) -> Shard:
+        """The rows of one shard, padded by a 16th at most, so that shards of about one size share a shape."""
+        try:
+            rows = as_rows(self._load(shard))
+        except Exception as error:
+            raise ValueError(f"shard {shard} could not be loaded: {error}") from error
+        count = len(next(iter(rows.values())))
+        step = max(1, 1 << (count.bit_length() - 5))
+        return padded(rows, -(-count // step) * step)
+
+    def __repr__(self) -> str:
+        return f"LazyRows({self.num_shards} shards)"
+
+
 def check_seed(seed: Any) -> None:
     """Refuse what is not a seed."""
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"seed must be a whole number of 0 or more; got {seed!r}.")
-
-
-def as_rows(rows: Any) -> dict[str, np.ndarray]:
-    """Rows in any accepted form as checked NumPy arrays with one leading axis."""
-    columns = _columns(rows)
-    if not columns:
-        raise ValueError("rows must hold at least one named array; got none.")
-    arrays = {str(name): _as_array(str(name), column) for name, column in columns.items()}
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(
-            "all arrays of rows must have the same number of rows (leading axis); got "
-            + ", ".join(f"{name}: {length}" for name, length in lengths.items())
-            + ". An argument that is not per row belongs into the model, not into rows."
-        )
-    return arrays
-
-
-def _columns(rows: Any) -> Mapping[str, Any]:
-    if isinstance(rows, Mapping):
-        return rows
-    if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):  # pandas and polars frames
-        names = [str(name) for name in rows.columns]
-        if repeated := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"columns must have different names; got {sorted(repeated)} more than once.")
-        return {name: rows[name].to_numpy() for name in rows.columns}
-    raise TypeError(
-        'rows must be a mapping of named arrays, such as {"x": x, "y": y}, a pandas or polars frame, '
-        f"or a Partition from vcmc.split; got {type(rows).__name__}."
-    )
-
-
-def _as_array(name: str, column: Any) -> np.ndarray:
-    if np.ma.is_masked(column):
-        raise ValueError(
-            f"rows[{name!r}] must not be masked; got {np.ma.count_masked(column)} masked values. Drop these rows, "
-            "or fill them and pass a 0/1 column that tells your model which values are missing."
-        )
-    try:
-        array = np.asarray(column)
-    except ValueError as error:  # NumPy's own refusal of nested lists of unequal lengths
-        raise ValueError(f"rows[{name!r}] is ragged: every row must have the same shape ({error}).") from None
-    if array.ndim == 0:
-        raise ValueError(
-            f"rows[{name!r}] must have a leading axis with one entry per row; got a single value, {array!r}."
-        )
-    if len(array) == 0:
-        raise ValueError(f"rows must hold at least one row; got rows[{name!r}] of length 0.")
-    if array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"rows[{name!r}] must hold numbers or booleans; got dtype {array.dtype}. "
-            "Encode categories as whole numbers, and make ragged rows equal in shape."
-        )
-    if array.dtype.kind == "f":
-        bad = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
-        if bad.any():
-            raise ValueError(
-                f"rows[{name!r}] must be finite; got NaN or infinity in {bad.sum()} of {len(array)} "
-                f"rows (first: row {int(np.argmax(bad))}). Drop these rows, or fill them and pass a "
-                "0/1 column that tells your model which values are missing."
-            )
-    return array.astype(np.int64) if array.dtype.kind == "u" else array  # unsigned 2 * 0 - 1 is 255
 
 
 def _labels(labels: Any, arrays: Rows, num_rows: int, argument: str) -> np.ndarray:
@@ -217,11 +224,3 @@ def _deal_groups(labels: np.ndarray, num_shards: int, generator: np.random.Gener
         shard_of[group] = np.argmin(loads)
         loads[shard_of[group]] += counts[group]
     return [np.flatnonzero(shard_of[labels] == shard) for shard in range(num_shards)]
-
-
-def _padded_length(size: int, largest: int) -> int:
-    """The largest size, halved while that holds: shards of any sizes share few shapes."""
-    length = largest
-    while length > 1 and -(-length // 2) >= size:
-        length = -(-length // 2)
-    return length

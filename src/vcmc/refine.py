@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from . import executors
 from .assembly import Clock
 from .diagnose import GROUPS, diagnose_draws, posterior_points, stored, target_of
 from .diagnostics.importance import smoothed_weights
@@ -49,7 +48,7 @@ def refine(
     min_ess: float = MIN_ESS,
     num_chains: int = NUM_CHAINS,
     max_iterations: int = MAX_ITERATIONS,
-    executor: executors.AbstractExecutor | None = None,
+    executor: Any = None,
     seed: int = 0,
     progress: bool = True,
 ) -> "DataTree":
@@ -80,7 +79,7 @@ def refine(
     with Bars(progress) as bars:
         stage = bars.stage("refine", None)
         target = target_of(tree, model, rows, executor, seed)
-        model = target.densities[0].model
+        model = target.model
         draws = posterior_points(tree, model)
         goal = Goal(float(min_ess), num_chains, max_iterations)
         refined = refine_draws(draws, target, goal, seed, stage.advance)

@@ -91,15 +91,23 @@ def make_tree(groups: Mapping[str, Any], settings: Mapping[str, Any]) -> "DataTr
 
     A group is a mapping of arrays whose first axes are those of `AXES`, or (shard, chain, draw).
     """
+    return tree_of(
+        groups,
+        {
+            **settings,
+            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+            "versions": [f"{package} {version(package)}" for package in PACKAGES],
+        },
+    )
+
+
+def tree_of(groups: Mapping[str, Any], attributes: Mapping[str, Any]) -> "DataTree":
+    """A DataTree of groups of arrays, with attributes as they are."""
     from xarray import DataTree  # here, not above: it takes long to import
 
     tree = DataTree.from_dict(_datasets(groups))
-    tree.attrs = {
-        **settings,
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "versions": [f"{package} {version(package)}" for package in PACKAGES],
-    }
+    tree.attrs = dict(attributes)
     return tree
 
 

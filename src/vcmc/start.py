@@ -30,7 +30,7 @@ Density = Callable[[Float[Array, "point dim"]], tuple[Array, Array]]
 
 def common_start(target: Target, starts: list[Point]) -> Point:
     """The highest point that climbs from the given starts find on the full target."""
-    pilot = target.densities[0]
+    pilot = target.pilot
     curved = pilot.model.space.curved
     climbed = [climb(lambda points: evaluate(pilot, points), start, curved) for start in starts]
     best = max(climbed, key=lambda point: float(target(point[None])[0][0]))

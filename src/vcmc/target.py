@@ -6,31 +6,28 @@ Whoever holds a `Target` sees points, log densities and scores, and never a row.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from functools import cached_property, partial
+from typing import Any, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .holding import Holding, Task, Work
 from .model import Model, Subposterior, bend, evaluate
-from .partition import Shard
+from .shard import AbstractPartition, Shard
 from .typing import Point
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @runtime_checkable
 class Mapper(Protocol):
-    """Anything that maps a function over items, in order: the executor that the target runs on."""
+    """Anything that does work on tasks, and returns what comes out in their order: the executor that the target runs on."""
 
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]: ...
+    def map(self, work: Work, tasks: Sequence[Task], holding: Holding) -> Iterable[Any]: ...
 
 
 NUM_TASKS = (
-    16  # of one evaluation, at most: the same on all executors, so that sums are equal to the last bit
+    64  # of one evaluation, at most: the same on all executors, so that sums are equal to the last bit
 )
 SMALL, NUM_PIECES = 2**28, 2  # below so many bytes, rows are copied and evaluated in so few pieces
 
@@ -38,14 +35,24 @@ SMALL, NUM_PIECES = 2**28, 2  # below so many bytes, rows are copied and evaluat
 class Target:
     """The full log density of a model, evaluated shard by shard on an executor."""
 
-    def __init__(self, model: Model, shards: Sequence[Shard], executor: Mapper):
-        power = jnp.asarray(1 / len(shards))
-        self.densities = [Subposterior(model, shard, power) for shard in shards]
+    def __init__(self, model: Model, shards: AbstractPartition | Sequence[Shard], executor: Mapper):
+        self.holding = Holding(model, shards)
         self.executor = executor
 
+    @property
+    def model(self) -> Model:
+        """The model, with its point estimates."""
+        return self.holding.model
+
+    @property
+    def num_shards(self) -> int:
+        """How many shards there are."""
+        return self.holding.num_shards
+
     @cached_property
-    def _pieces(self) -> list[Subposterior]:
-        return _joined(self.densities)
+    def pilot(self) -> Subposterior:
+        """The log density of one shard, which is always at hand."""
+        return self.holding.density(0)
 
     def __call__(
         self, points: Float[Array, "point dim"], only: Sequence[int] | None = None
@@ -54,55 +61,63 @@ class Target:
 
         With `only`, those of some shards stand for all: an unbiased estimate, if the shards are chosen at random.
         """
-        chosen = self._pieces if only is None else [self.densities[shard] for shard in only]
-        tasks = [chosen[part] for part in _parts(len(chosen), NUM_TASKS)]
-        log_densities, scores = _sum(self.executor.map(lambda task: _evaluate_all(task, points), tasks))
-        scale = 1 if only is None else len(self.densities) / len(only)
+        tasks, joined = self._pieces if only is None else (_cut(only, NUM_TASKS), 0)
+        work = partial(_evaluate, points=points, joined=joined)
+        log_densities, scores = _sum(self.executor.map(work, tasks, self.holding))
+        scale = 1 if only is None else self.num_shards / len(only)
         return jnp.asarray(scale * log_densities), jnp.asarray(scale * scores)
+
+    def of_shard(
+        self, shard: int, points: Float[Array, "point dim"]
+    ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+        """Log densities and scores of one shard at a batch of points."""
+        work = partial(_evaluate, points=points, joined=0)
+        ((log_densities, scores),) = self.executor.map(work, [Task((shard,))], self.holding)
+        return jnp.asarray(log_densities), jnp.asarray(scores)
 
     def bend(self, point: Point, directions: Float[Array, "direction dim"]) -> Float[Array, "direction dim"]:
         """How the score at a point changes along directions: products of the Hessian with them."""
-        tasks = [self._pieces[part] for part in _parts(len(self._pieces), NUM_TASKS)]
-        parts = self.executor.map(lambda task: _bend_all(task, point, directions), tasks)
-        return jnp.asarray(np.sum(list(parts), axis=0))
+        tasks, joined = self._pieces
+        work = partial(_bend, point=point, directions=directions, joined=joined)
+        return jnp.asarray(np.sum(list(self.executor.map(work, tasks, self.holding)), axis=0))
+
+    @cached_property
+    def _pieces(self) -> tuple[list[Task], int]:
+        """What is evaluated in one go, and of how many shards each piece is joined, if it is.
+
+        Small shards are joined to larger ones, as calling a compiled function takes longer than evaluating few rows.
+        """
+        every = range(self.num_shards)
+        if self.num_shards <= NUM_PIECES or not self.holding.partition.is_small(SMALL):
+            return _cut(every, NUM_TASKS), 0
+        pieces = _cut(every, NUM_PIECES)
+        return pieces, len(pieces[0].shards)
 
 
-def _joined(densities: list[Subposterior]) -> list[Subposterior]:
-    """Small shards joined to larger ones, as calling a compiled function takes longer than evaluating few rows."""
-    shapes = {density.shard.weights.shape for density in densities}
-    size = sum(leaf.nbytes for density in densities for leaf in jax.tree.leaves(density.shard))
-    if len(densities) <= NUM_PIECES or len(shapes) > 1 or size > SMALL:
-        return densities
-
-    parts = [densities[part] for part in _parts(len(densities), NUM_PIECES)]
-    first = densities[0].shard
-    padding = Shard(
-        first.rows, jnp.zeros_like(first.weights)
-    )  # so that all pieces have one shape and one program
-
-    def join(part: list[Subposterior]) -> Subposterior:
-        shards = [density.shard for density in part] + [padding] * (len(parts[0]) - len(part))
-        shard = jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *shards)
-        return Subposterior(part[0].model, shard, len(part) * part[0].prior_power)
-
-    return [join(part) for part in parts]
+def _cut(shards: Sequence[int], num_parts: int) -> list[Task]:
+    size = -(-len(shards) // num_parts)
+    return [Task(tuple(shards[first : first + size])) for first in range(0, len(shards), size)]
 
 
-def _parts(count: int, num_parts: int) -> list[slice]:
-    size = -(-count // num_parts)
-    return [slice(first, first + size) for first in range(0, count, size)]
+def _densities(holding: Holding, task: Task, joined: int) -> Iterable[Subposterior]:
+    if joined:
+        return [holding.joined(task.shards, joined)]
+    return (holding.density(shard) for shard in task.shards)
 
 
-def _evaluate_all(
-    densities: Sequence[Subposterior], points: Float[Array, "point dim"]
+def _evaluate(
+    holding: Holding, task: Task, advance: Callable[[int], None], points: Any, joined: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    return _sum([evaluate(density, points) for density in densities])
+    del advance
+    return _sum(evaluate(density, jnp.asarray(points)) for density in _densities(holding, task, joined))
 
 
-def _bend_all(
-    densities: Sequence[Subposterior], point: Point, directions: Float[Array, "direction dim"]
+def _bend(
+    holding: Holding, task: Task, advance: Callable[[int], None], point: Any, directions: Any, joined: int
 ) -> np.ndarray:
-    return np.sum([bend(density, point, directions) for density in densities], axis=0)
+    del advance
+    point, directions = jnp.asarray(point), jnp.asarray(directions)
+    return np.sum([bend(density, point, directions) for density in _densities(holding, task, joined)], axis=0)
 
 
 def _sum(parts: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +145,7 @@ class Minibatch:
         self, points: Float[Array, "point dim"]
     ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
         """Log densities and scores at a batch of points, with shards chosen anew for every call."""
-        every = len(self.target.densities)
+        every = self.target.num_shards
         only = self._generator.choice(every, self.num_shards, replace=False).tolist()
         values, scores = self.target(jnp.concatenate([points, self.anchor[None]]), only)
         rest = self._score - scores[-1]

@@ -113,7 +113,7 @@ def test_a_thousand_shards(combiner, gaussian_shards):
         np.random.default_rng(0).multivariate_normal(one.means[0], one.covariances[0], size=(1000, 60))
     )
     target = many.target() if combiner.needs.target else None
-    space = one.target().densities[0].model.space
+    space = one.target().model.space
     found = np.asarray(combiner(Subposteriors(draws, space, target)).draws)
     assert found.shape == (60, 2)
     assert np.isfinite(found).all()

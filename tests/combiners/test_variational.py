@@ -226,7 +226,7 @@ def test_a_target_that_is_not_finite_is_said(gaussian_shards):
 
     class Broken(type(target)):
         def __init__(self):
-            self.densities, self.executor = target.densities, target.executor
+            self.holding, self.executor = target.holding, target.executor
 
         def __call__(self, points, only=None):
             log_densities, scores = target(points, only)

@@ -1,64 +1,187 @@
-"""Laws of executors: order is kept, errors are raised, the answer does not depend on them."""
+"""Laws of executors: order is kept, errors are raised, the answer does not depend on them, and lost processes do not matter."""
 
+import multiprocessing
+import os
+import signal
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import vcmc
 from vcmc import executors
+from vcmc.executors.slots import SlotLost
+from vcmc.holding import Holding, Task
+from vcmc.target import Target
 
-EXECUTORS = {
+ARGUMENTS = {"num_shards": 5, "num_draws": 50, "sampler": vcmc.samplers.NUTS(num_warmup=100)}
+TASKS = [Task((shard,)) for shard in range(5)]
+LOCALS = {
     "Local": executors.Local(),
     "Local, one thread": executors.Local(num_threads=1),
     "Local, three threads": executors.Local(num_threads=3),
 }
 
 
+@contextmanager
+def dask(num_workers):
+    distributed = pytest.importorskip("distributed")
+    options = {"threads_per_worker": 1, "dashboard_address": None, "local_directory": None}
+    with (
+        distributed.LocalCluster(n_workers=num_workers, **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client if num_workers == 1 else executors.Dask(client)
+
+
+@contextmanager
+def ray():
+    module = pytest.importorskip("ray")
+    module.init(num_cpus=2, include_dashboard=False, configure_logging=False, log_to_driver=False)
+    yield executors.Ray(num_slots=2)
+    module.shutdown()
+
+
+@contextmanager
+def pool():
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as found:
+        yield found
+
+
+REMOTES = {
+    "Processes(1)": lambda: executors.Processes(1),
+    "Processes(2)": lambda: executors.Processes(2),
+    "Futures": pool,
+    "Dask, one worker": lambda: dask(1),
+    "Dask, three workers": lambda: dask(3),
+    "Ray": ray,
+}
+
+
+@pytest.fixture(scope="module")
+def local(conjugate):
+    return _draws(conjugate, None)
+
+
+def _draws(conjugate, executor):
+    with pytest.warns(vcmc.DoubtfulWarning):  # chains of 50 draws are short
+        tree = vcmc.infer(conjugate.model, conjugate.rows, executor=executor, **ARGUMENTS)
+    return {group: tree[group]["beta"].to_numpy() for group in ("posterior", "subposterior")}
+
+
+def _holding(conjugate):
+    return Holding(conjugate.model, vcmc.split(conjugate.rows, 5))
+
+
 def test_every_executor_is_here(members):
     classes = members(executors, executors.AbstractExecutor)
-    assert classes == {type(executor) for executor in EXECUTORS.values()}
+    assert classes == {executors.Local, executors.Processes, executors.Futures, executors.Dask, executors.Ray}
 
 
-@pytest.mark.parametrize("executor", EXECUTORS.values(), ids=EXECUTORS.keys())
-def test_order_is_kept(executor):
-    assert list(executor.map(lambda k: (time.sleep(0.01 * (3 - k)), k)[1], range(4))) == [0, 1, 2, 3]
+def _keeps_the_laws(executor, conjugate, local):
+    holding = _holding(conjugate)
+
+    def slowly(holding, task, advance):
+        time.sleep(0.01 * (4 - task.shards[0]))
+        return task.shards[0], holding.shards[task.shards[0]].num_rows
+
+    sizes = holding.partition.sizes
+    for one_by_one in (False, True):
+        found = [each.get() for each in executor.outcomes(slowly, TASKS, holding, one_by_one=one_by_one)]
+        assert found == list(enumerate(sizes))
+
+    def fail(holding, task, advance):
+        if task.shards[0] == 2:
+            raise RuntimeError("shard 2 is bad")
+
+    with pytest.raises(RuntimeError, match="shard 2 is bad"):
+        list(executor.map(fail, TASKS, holding))
+    errors = [each.error is not None for each in executor.outcomes(fail, TASKS, holding)]
+    assert errors == [False, False, True, False, False]
+    found = _draws(conjugate, executor)
+    for group, draws in local.items():
+        np.testing.assert_array_equal(found[group], draws)
 
 
-@pytest.mark.parametrize("executor", EXECUTORS.values(), ids=EXECUTORS.keys())
-def test_the_error_of_an_item_is_raised(executor):
-    def fail(item):
-        if item == 2:
-            raise RuntimeError("item 2 is bad")
-        return item
-
-    with pytest.raises(RuntimeError, match="item 2 is bad"):
-        list(executor.map(fail, range(5)))
+@pytest.mark.parametrize("executor", LOCALS.values(), ids=LOCALS.keys())
+def test_threads_keep_the_laws(executor, conjugate, local):
+    _keeps_the_laws(executor, conjugate, local)
 
 
-@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # chains of 50 draws are short
-@pytest.mark.parametrize("executor", EXECUTORS.values(), ids=EXECUTORS.keys())
-def test_draws_do_not_depend_on_the_executor(executor, conjugate):
-    arguments = {"num_shards": 3, "num_draws": 50, "sampler": vcmc.samplers.NUTS(num_warmup=100)}
-    local = vcmc.infer(conjugate.model, conjugate.rows, **arguments)
-    tree = vcmc.infer(conjugate.model, conjugate.rows, executor=executor, **arguments)
-    for group in ("posterior", "subposterior"):
-        np.testing.assert_array_equal(tree[group]["beta"], local[group]["beta"])
+@pytest.mark.parametrize("name", REMOTES)
+def test_processes_keep_the_laws(name, conjugate, local):
+    with REMOTES[name]() as executor:
+        _keeps_the_laws(executors.executor_of(executor), conjugate, local)
 
 
-def test_both_cores_are_used():
+def test_both_cores_are_used(conjugate):
     together = threading.Barrier(2, timeout=10)
-    assert len(list(executors.Local(num_threads=2).map(lambda _: together.wait(), range(2)))) == 2
+    tasks = TASKS[:2]
+    work = lambda holding, task, advance: together.wait()  # noqa: E731
+    assert len(list(executors.Local(num_threads=2).map(work, tasks, _holding(conjugate)))) == 2
 
 
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="num_threads must be 1 or more; got 0"):
         executors.Local(num_threads=0)
+    with pytest.raises(ValueError, match="num_processes must be a whole number of 1 or more; got 0"):
+        executors.Processes(0)
+    with ThreadPoolExecutor(1) as threads, pytest.raises(TypeError, match="for threads use"):
+        executors.executor_of(threads)
+    with pytest.raises(TypeError, match=r"executor must be such as .* got 'dask'"):
+        executors.executor_of("dask")
 
 
-def test_maps_may_be_nested():
-    """More maps wait in the pool than it has threads: those inside get threads of their own."""
-    executor = vcmc.executors.Local(num_threads=2)
-    found = executor.map(lambda item: sum(executor.map(lambda inner: inner * item, [1, 2, 3])), [1, 2, 3, 4])
-    assert list(found) == [6, 12, 18, 24]
+@pytest.mark.parametrize("name", ["Processes(2)", "Dask, three workers"])
+def test_a_lost_process_does_not_matter_to_the_optimiser(name, conjugate):
+    """A process is killed in every second round, whatever it is doing."""
+    partition = vcmc.split(conjugate.rows, 5)
+    points = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)))
+    expected = Target(conjugate.model, partition, executors.Local())(points)
+
+    def kill(holding, task, advance):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with REMOTES[name]() as given:
+        executor = executors.executor_of(given)
+        target = Target(conjugate.model, partition, executor)
+        for number in range(4):
+            if number % 2:
+                victim = _pid(executor, number % 2)
+                threading.Timer(0.002 * number, os.kill, (victim, signal.SIGKILL)).start()
+                time.sleep(0.005 * (number == 3))
+            for part, exact in zip(target(points), expected, strict=True):
+                np.testing.assert_array_equal(part, exact)
+        if name == "Processes(2)":  # one that dies of its task is tried three times, and told of
+            outcomes = list(executor.outcomes(kill, TASKS[:1], target.holding))
+            assert isinstance(outcomes[0].error, SlotLost)
+            assert "shards [0] was lost 3 times" in str(outcomes[0].error)
+            np.testing.assert_array_equal(target(points)[0], expected[0])
+
+
+def _pid(executor, index):
+    work = lambda holding, task, advance: os.getpid()  # noqa: E731
+    holding = Holding(None, [None] * 5)
+    return next(iter(executor.outcomes(work, [Task((index,))], holding))).get()
+
+
+def test_a_script_needs_no_guard(tmp_path):
+    """Processes do not run the script that starts them again."""
+    import subprocess
+    import sys
+
+    script = tmp_path / "script.py"
+    script.write_text(
+        "print('once')\n"
+        "import vcmc\n"
+        "from vcmc.holding import Holding, Task\n"
+        "work = lambda holding, task, advance: task.shards[0] + 1\n"
+        "with vcmc.executors.Processes(1) as executor:\n"
+        "    print(list(executor.map(work, [Task((0,))], Holding(None, [None]))))\n"
+    )
+    found = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
+    assert found.stdout.split("\n") == ["once", "[1]", ""]

@@ -34,7 +34,7 @@ def test_speed_up_is_serial_time_over_slowest_shard_and_combination(job, alone):
 
 def test_rows_apart_are_the_same_target(experiment, job):
     target = experiment.trial(job).target(4)
-    apart = Apart(target.densities[0].model, [density.shard for density in target.densities], Local())
+    apart = Apart(target.model, target.holding.partition, Local())
     points = jnp.asarray(0.1 * np.arange(6.0).reshape(2, 3))
     for found, expected in zip(apart(points), target(points), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..model import Subposterior, evaluate
 from ..target import Target
 from .base import Subposteriors
 from .gaussians import Gaussians
@@ -24,7 +23,7 @@ STEP = 0.1  # of differences of scores, in widths of the kernel
 
 def check_partition(shards: Subposteriors) -> None:
     """Raise an error unless the rows are in the partition that the draws were made with, as far as can be seen."""
-    expected = len(cast(Target, shards.target).densities)
+    expected = cast(Target, shards.target).num_shards
     if expected != shards.num_shards:
         raise ValueError(
             "refinement needs the rows of every shard, in the partition that the draws were made with; got draws of "
@@ -41,8 +40,8 @@ def refined(
     generator: np.random.Generator,
 ) -> Float[np.ndarray, "draw dim"]:
     """Draws after rounds of Gibbs sampling, all draws at once."""
-    densities = cast(Target, shards.target).densities
-    num_shards, (num_draws, dim) = len(densities), draws.shape
+    target = cast(Target, shards.target)
+    num_shards, (num_draws, dim) = target.num_shards, draws.shape
     spread = np.atleast_2d(np.cov(draws.T))
     kernel = bandwidth**2 * num_shards * spread
     inside = np.linalg.inv(kernel)
@@ -55,7 +54,7 @@ def refined(
         """By how much a shard's log density is above that of its Gaussian."""
         off = points - gaussians.means[shard]
         gaussian = -0.5 * np.sum(off @ precisions[shard] * off, axis=1)
-        return np.asarray(evaluate(densities[shard], jnp.asarray(points))[0]) - gaussian
+        return np.asarray(target.of_shard(shard, jnp.asarray(points))[0]) - gaussian
 
     points = np.repeat(draws[None], num_shards, axis=0)
     levels = np.stack([excess(shard, draws) for shard in range(num_shards)])
@@ -71,7 +70,7 @@ def refined(
             shards.advance()
         draws = points.mean(axis=0) + generator.normal(size=(num_draws, dim)) @ root.T
     settled = 1 - (1 + bandwidth**2) ** -num_rounds
-    shift = spread @ _added_slope(densities, draws.mean(axis=0), kernel)
+    shift = spread @ _added_slope(target, draws.mean(axis=0), kernel)
     return _narrowed(draws, gaussians, kernel) - settled * shift
 
 
@@ -87,7 +86,7 @@ def _narrowed(
 
 
 def _added_slope(
-    densities: list[Subposterior], point: Float[np.ndarray, " dim"], kernel: Float[np.ndarray, "dim dim"]
+    target: Target, point: Float[np.ndarray, " dim"], kernel: Float[np.ndarray, "dim dim"]
 ) -> Float[np.ndarray, " dim"]:
     r"""The slope that the kernel adds to the sum of log densities at a point, to first order in the kernel.
 
@@ -95,11 +94,11 @@ def _added_slope(
     """
     steps = STEP * np.linalg.cholesky(kernel).T
     total = np.zeros_like(point)
-    for density in densities:
-        here = np.asarray(evaluate(density, jnp.asarray(point[None]))[1])[0]
+    for shard in range(target.num_shards):
+        here = np.asarray(target.of_shard(shard, jnp.asarray(point[None]))[1])[0]
         along = STEP * kernel @ here
         around = np.concatenate([point + steps, point - steps, [point + along, point - along]])
-        scores = np.asarray(evaluate(density, jnp.asarray(around))[1])
+        scores = np.asarray(target.of_shard(shard, jnp.asarray(around))[1])
         total += (scores[:-2].sum(axis=0) - 2 * len(steps) * here) / (2 * STEP**2)
         total += (scores[-2] - scores[-1]) / (2 * STEP)
     return total

@@ -63,6 +63,7 @@ class Subposteriors:
         target: the full-data target, if rows are at hand.
         seed: seed of what is random in the combiner.
         advance: to be called after a step of long work.
+        learned: what the combiner returned as `learned` from other draws of the same shards, to start from.
     """
 
     draws: Float[Array, "shard draw dim"] | ByShard
@@ -70,6 +71,7 @@ class Subposteriors:
     target: Target | None = None
     seed: int = 0
     advance: Callable[[], None] = lambda: None
+    learned: Any = None
 
     @property
     def num_shards(self) -> int:
@@ -115,12 +117,14 @@ class Combined:
         weights: the weight of every shard for every coordinate, if draws are averages.
         trace: numbers by iteration, if there was an optimisation.
         notes: what looks doubtful, in words.
+        learned: what it would start from, were it given more draws of the same shards.
     """
 
     draws: Float[Array, "draw dim"]
     weights: Float[Array, "shard dim"] | None = None
     trace: dict[str, np.ndarray] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    learned: Any = None
 
 
 class AbstractCombiner(eqx.Module):

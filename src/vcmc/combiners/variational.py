@@ -89,6 +89,8 @@ class Variational(AbstractCombiner):
         target, draws = cast(Target, shards.target), shards.stacked
         aggregator = self.family.fit(shards.space, draws, self.start)
         weights = weights_of(aggregator)
+        if shards.learned is not None and not shards.space.labelled():  # labels may have been given otherwise
+            weights = shards.learned
         climbs: list[Climb] = []
         for attempt in range(MAX_ALIGNMENTS):
             seen = self._seen(target, aggregator, draws, (shards.seed, attempt, 1))
@@ -128,6 +130,7 @@ class Variational(AbstractCombiner):
                 "objective_error": np.concatenate([climb.errors for climb in climbs]),
             },
             notes,
+            weights,
         )
 
     def _seen(
@@ -140,7 +143,7 @@ class Variational(AbstractCombiner):
         """The target as an iteration sees it: all rows, or those of a few shards."""
         if not isinstance(self.optimizer, AbstractGradient):
             return target
-        every = len(target.densities)
+        every = target.num_shards
         num_shards = int(np.ceil(round(self.optimizer.data_fraction * every, 6)))
         if num_shards == every:
             return target

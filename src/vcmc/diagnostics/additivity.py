@@ -4,14 +4,19 @@ At random points the log likelihood of rows must not depend on which other rows 
 then, and only then, do the shards' log densities add up to the full one.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from ..holding import Holding, Task
 from ..model import Model, Subposterior
-from ..partition import Shard
+from ..shard import Shard
 from ..target import Target
 from ..typing import Point, Rows
 
@@ -124,15 +129,50 @@ def _not_exchangeable(model: Model, count: int, part: str) -> str:
     )
 
 
-def check_information(target: Target, points: Float[Array, "point dim"]) -> list[str]:
+class Facts(NamedTuple):
+    """What was seen of a shard where it is: on which coordinates it says nothing, its rows' number, with padding too, their kinds and checksum."""
+
+    silent: Bool[np.ndarray, " dim"]
+    num_rows: int
+    num_padded: int
+    kinds: dict[str, str]
+    checksum: str
+
+
+def look_at_shards(
+    target: Target, points: Float[Array, "point dim"], with_checksums: bool = False
+) -> list[Facts]:
+    """Look at every shard, wherever it is."""
+    work = partial(_look, points=np.asarray(points), with_checksum=with_checksums)
+    tasks = [Task((shard,)) for shard in range(target.num_shards)]
+    found: list[Facts] = list(target.executor.map(work, tasks, target.holding))
+    for shard, facts in enumerate(found):
+        if facts.kinds != found[0].kinds:
+            raise ValueError(
+                f"all shards must have rows of one kind; shard 0 has {found[0].kinds}, shard {shard} has {facts.kinds}."
+            )
+    return found
+
+
+def _look(
+    holding: Holding, task: Task, advance: Callable[[int], None], points: np.ndarray, with_checksum: bool
+) -> Facts:
+    del advance
+    density = holding.density(task.shards[0])
+    shard = density.shard
+    silent = np.asarray(_silent(density, jnp.asarray(points)))
+    kinds = {name: f"{array.dtype}{list(array.shape[1:])}" for name, array in sorted(shard.rows.items())}
+    return Facts(silent, shard.num_rows, len(shard.weights), kinds, shard.checksum() if with_checksum else "")
+
+
+def check_information(target: Target, points: Float[Array, "point dim"], facts: list[Facts]) -> list[str]:
     """Warnings on shards whose rows do not say anything on some coordinate.
 
     Raises `ModelError` where the prior says nothing on it either: that shard has no posterior.
     """
-    model = target.densities[0].model
-    silent = np.stack(list(target.executor.map(lambda d: _silent(d, points), target.densities)))
-    flat_prior = np.asarray(_flat_prior(target.densities[0], points))
-    names = np.array(model.space.coordinates)
+    silent = np.stack([each.silent for each in facts])
+    flat_prior = np.asarray(_flat_prior(target.pilot, points))
+    names = np.array(target.model.space.coordinates)
     improper = silent & flat_prior
     if improper.any():
         shard = int(np.argmax(improper.any(axis=1)))

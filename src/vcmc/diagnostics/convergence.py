@@ -19,8 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy.special import ndtri
 
-from ..cores import num_cores
-from ..executors.local import Local
+from ..cores import num_cores, on_threads
 
 BLOCK = 2**17  # draws that a thread looks at together, if a scalar has no more than that
 AT_ONCE = 2**20  # draws that all threads look at together: some 100 MB of arrays
@@ -61,8 +60,8 @@ def _by_block(statistic: Callable[[Chains], Numbers], values: np.ndarray) -> np.
     # for every array of every block, which doubles the time.
     np.empty(64 * BLOCK, np.int8)
     num_threads = max(1, min(num_cores(), AT_ONCE // max(BLOCK, per_scalar)))
-    found = Local(num_threads).map(
-        lambda block: _of_block(statistic, values[block[0], ..., block[1]]), blocks
+    found = on_threads(
+        lambda block: _of_block(statistic, values[block[0], ..., block[1]]), blocks, num_threads
     )
     for block, numbers in zip(blocks, found, strict=True):
         result[block] = numbers

@@ -36,7 +36,7 @@ class Hill(NamedTuple):
 
 def other_mode(draws: Draws, target: Target, seed: int) -> str:
     """What there is to say of a mode that is far from the draws and holds mass; nothing if none is found."""
-    pilot = target.densities[0]
+    pilot = target.pilot
     model, key = pilot.model, jax.random.key(seed)
     frame = Frame.of(draws)
     if not frame.is_full:
@@ -56,7 +56,7 @@ def other_mode(draws: Draws, target: Target, seed: int) -> str:
 
     every = [jnp.asarray(frame.centre), *starts, *(-start for start in starts if start.any())]
     home, *tops = [labelled(climb(lambda u: evaluate(pilot, u), start, curved)) for start in every]
-    wide = len(target.densities) ** 0.5  # sds of one shard, in those of the posterior
+    wide = target.num_shards**0.5  # sds of one shard, in those of the posterior
     elsewhere: list[Vector] = []
     for top in tops:
         if all(apart(top, known, wide) for known in [home, *elsewhere]):

@@ -1,18 +1,72 @@
-"""What an executor is: something that maps a function over shards, and must not change the answer."""
+"""What an executor is: where work on shards is done. It must not change the answer.
+
+Work is a function of a `Holding`, which has the model and loads shards, and of a task, which says which shards. To write an executor,
+subclass `AbstractExecutor` and give it `outcomes`; if it sends work to other processes, subclass `AbstractSlots` (`slots.py`)
+and give it slots instead.
+"""
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, NamedTuple
 
-import equinox as eqx
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from ..holding import Holding, Task, Work
 
 
-class AbstractExecutor(eqx.Module):
+class Outcome(NamedTuple):
+    """What came of a task: a result, or an error and what to say of it."""
+
+    result: Any = None
+    error: Exception | None = None
+
+    def get(self) -> Any:
+        """The result; an error is raised."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+def nothing(steps: int) -> None:
+    """Hear that some steps were done, and do nothing."""
+    del steps
+
+
+def outcome(work: Work, holding: Holding, task: Task, advance: Callable[[int], None]) -> Outcome:
+    """Do a task here."""
+    try:
+        return Outcome(work(holding, task, advance))
+    except Exception as error:
+        return Outcome(error=error)
+
+
+class AbstractExecutor(abc.ABC):
     """Where the two operations on a shard, sampling and evaluating, run."""
 
+    in_process: bool = False
+    """Whether work is done in this process, so that what was compiled here is compiled there."""
+
     @abc.abstractmethod
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """The function's results, in the items' order. An exception of one item is raised here."""
+    def outcomes(
+        self,
+        work: Work,
+        tasks: Sequence[Task],
+        holding: Holding,
+        advance: Callable[[int], None] = nothing,
+        one_by_one: bool = False,
+    ) -> Iterator[Outcome]:
+        """What comes of the tasks, in their order.
+
+        Args:
+            work: what is done.
+            tasks: on what it is done.
+            holding: the model and its shards.
+            advance: hears the numbers of steps done, as far as they can be told.
+            one_by_one: tasks are long: each is given out by itself, to whoever is free.
+        """
+
+    def map(self, work: Work, tasks: Sequence[Task], holding: Holding) -> Iterator[Any]:
+        """The results of the tasks, in their order. An error in one of them is raised here."""
+        for found in self.outcomes(work, tasks, holding):
+            yield found.get()
+
+    def close(self) -> None:  # noqa: B027
+        """Give up what was started; by default there is nothing."""

@@ -137,14 +137,14 @@ def seconds_alone(name: str, job: Job, num_shards: int) -> np.ndarray:
     trial = EXPERIMENTS[name].trial(job)
     sampler, size = _sampler(trial), trial.size
     target, key = trial.target(num_shards), jax.random.key(job.seed)
-    pilot = target.densities[0]
+    pilot = target.pilot
     start = common_start(target, starts_of(pilot, key))
     sampler.prepare(pilot, start)
     seconds = []
     for shard in np.linspace(0, num_shards - 1, min(num_shards, MAX_TIMED)).round().astype(int):
         begin = time.perf_counter()
         sampler.run(
-            target.densities[shard],
+            target.holding.density(shard),
             start,
             jax.random.fold_in(key, shard),
             size.num_draws,
@@ -160,15 +160,15 @@ class Apart(Target):
     saved = 0.0
 
     def __call__(self, points: Any, only: Sequence[int] | None = None) -> tuple[Any, Any]:
-        chosen = range(len(self.densities)) if only is None else only
-        parts = self._each(lambda shard: evaluate(self.densities[shard], points), chosen)
-        scale = len(self.densities) / len(chosen)
+        chosen = range(self.num_shards) if only is None else only
+        parts = self._each(lambda shard: evaluate(self.holding.density(shard), points), chosen)
+        scale = self.num_shards / len(chosen)
         values, scores = (np.sum(each, axis=0) for each in zip(*parts, strict=True))
         return jnp.asarray(scale * values), jnp.asarray(scale * scores)
 
     def bend(self, point: Any, directions: Any) -> Any:
-        every = range(len(self.densities))
-        parts = self._each(lambda shard: (bend(self.densities[shard], point, directions),), every)
+        every = range(self.num_shards)
+        parts = self._each(lambda shard: (bend(self.holding.density(shard), point, directions),), every)
         return jnp.asarray(np.sum([part for (part,) in parts], axis=0))
 
     def _each(
@@ -196,7 +196,7 @@ def combined(trial: Trial, method: str, num_shards: int) -> Arrays:
     again, found = timed(chosen.combiner, shards)
     error = trial.median_error(found.draws)
     target = trial.target(num_shards)
-    apart = Apart(target.densities[0].model, [density.shard for density in target.densities], Local())
+    apart = Apart(target.model, target.holding.partition, Local())
     timed(chosen.combiner, replace(shards, target=apart))
     apart.saved = 0.0
     whole, _ = timed(chosen.combiner, replace(shards, target=apart))

@@ -18,12 +18,13 @@ from ..diagnose import diagnose_draws
 from ..diagnostics.convergence import rhat
 from ..executors.local import Local
 from ..infer import infer
-from ..partition import Partition, split
+from ..partition import split
 from ..refine import refine_draws
 from ..result import posterior_draws, to_params, to_points
 from ..samplers.base import AbstractSampler
 from ..samplers.mixture_gibbs import MixtureGibbs
 from ..samplers.probit_gibbs import ProbitGibbs
+from ..shard import AbstractPartition
 from ..target import Target
 from .base import Arrays, Folder, Job, Step
 from .methods import Method, methods_of
@@ -158,7 +159,7 @@ class Trial:
         log_densities, _ = self.target(self.size.shards[0])(to_points(space, chosen))
         return float(jnp.mean(log_densities[1:]) - log_densities[0])
 
-    def partition(self, num_shards: int) -> Partition:
+    def partition(self, num_shards: int) -> AbstractPartition:
         """The rows, dealt."""
         return split(dict(self.problem.rows), num_shards, seed=self.job.seed)
 
@@ -193,7 +194,7 @@ class Trial:
         """What a combiner is given."""
         draws = jnp.asarray(self.load_shards(num_shards, as_paper))
         target = self.target(num_shards)
-        return Subposteriors(draws, target.densities[0].model.space, target, self.job.seed)
+        return Subposteriors(draws, target.model.space, target, self.job.seed)
 
     def combined(self, name: str, num_shards: int) -> Arrays:
         """Expectations under a method's draws, the draws where they are to be refined, and what they say of themselves."""
@@ -289,6 +290,6 @@ def trial_of(name: str, make: Callable[[Size, int], Problem], size: Size, job: J
 
 @lru_cache(maxsize=1)
 def _target(trial: Trial, num_shards: int) -> Target:
-    partition = trial.partition(num_shards)
-    shards = [partition.load(shard) for shard in range(num_shards)]
-    return Target(trial.problem.model.fitted(shards), shards, Local())
+    target = Target(trial.problem.model, trial.partition(num_shards), Local())
+    target.holding.model = trial.problem.model.fitted(target.holding.shards)
+    return target

@@ -16,7 +16,7 @@ from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
 
 from ..model import Derived, LogLikelihood, Model
-from ..partition import as_rows
+from ..rows import as_rows
 from ..space import Dependent, Product, Space
 from ..typing import Params, Rows, Scalar
 from .enumerate import enumerated_log_likelihood

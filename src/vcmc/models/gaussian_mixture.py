@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..model import Model
-from ..partition import Shard
 from ..samplers.mixture_gibbs import MixtureGibbs
+from ..shard import Shard
 from ..space import Exchangeable, Real
 from ..typing import Params, Point, Rows, Scalar
 from .simulated import Simulated, check_columns

@@ -18,8 +18,8 @@ from jaxtyping import Array, Float
 from numpyro.distributions import biject_to, constraints
 
 from ..model import Model
-from ..partition import Shard
 from ..samplers.wishart_exact import Wishart, WishartExact
+from ..shard import Shard
 from ..space import PositiveDefinite
 from ..typing import Params, Point, Rows, Scalar
 from .moments import moments

@@ -16,9 +16,9 @@ from jax.scipy.stats import norm
 from jaxtyping import Array
 
 from ..model import Model
-from ..partition import Shard
 from ..samplers.nuts import NUTS
 from ..samplers.probit_gibbs import ProbitGibbs
+from ..shard import Shard
 from ..space import Real
 from ..typing import Params
 from .moments import moments

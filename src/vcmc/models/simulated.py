@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..partition import Shard
+from ..shard import Shard
 
 
 class Simulated(NamedTuple):

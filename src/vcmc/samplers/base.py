@@ -8,7 +8,7 @@ the key, or carry generators in the state, so that the length of blocks cannot c
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -28,6 +28,21 @@ class Chain(NamedTuple):
 
     points: Float[np.ndarray, "draw dim"]
     stats: dict[str, np.ndarray]
+
+
+class Reached(NamedTuple):
+    """How far a chain has got: the number of steps, and the state after them."""
+
+    step: int
+    state: Any
+
+
+class Block(NamedTuple):
+    """What a chain made in up to `BLOCK` steps, and how far it then was."""
+
+    points: Float[np.ndarray, "draw dim"]
+    stats: dict[str, np.ndarray]
+    reached: Reached
 
 
 class AbstractSampler(eqx.Module):
@@ -70,6 +85,28 @@ class AbstractSampler(eqx.Module):
         key, setup = jax.random.key(0), self.setup(density)
         self.advance(setup, self.init(setup, start, key), key, 0)
 
+    def blocks(
+        self,
+        density: Subposterior,
+        start: Point,
+        key: Array,
+        num_draws: int,
+        thin: int = 1,
+        after: Reached | None = None,
+    ) -> Iterator[Block]:
+        """Warm up, then draw and keep every `thin`-th, block by block; a chain that got so far before goes on from there."""
+        setup = self.setup(density)
+        done, state = after or Reached(0, self.init(setup, start, key))
+        total = self.num_warmup + thin * num_draws
+        while done < total:
+            num_steps = min(BLOCK, total - done)
+            state, passed, reported = self.advance(setup, state, key, num_steps)
+            drawn = np.arange(done, done + num_steps) - self.num_warmup + 1
+            keep = (drawn > 0) & (drawn % thin == 0)
+            done += num_steps
+            stats = {name: np.asarray(values)[keep] for name, values in reported.items()}
+            yield Block(np.asarray(passed)[keep], stats, Reached(done, state))
+
     def run(
         self,
         density: Subposterior,
@@ -79,20 +116,18 @@ class AbstractSampler(eqx.Module):
         on_block: Callable[[int], None] = lambda _: None,
         thin: int = 1,
     ) -> Chain:
-        """Warm up, then draw and keep every `thin`-th; `on_block` hears the number of steps done since its last call."""
-        setup = self.setup(density)
-        state = self.init(setup, start, key)
-        points, stats = [], []
-        total = self.num_warmup + thin * num_draws
-        for done in range(0, total, BLOCK):
-            num_steps = min(BLOCK, total - done)
-            state, passed, reported = self.advance(setup, state, key, num_steps)
-            drawn = np.arange(done, done + num_steps) - self.num_warmup + 1
-            keep = (drawn > 0) & (drawn % thin == 0)
-            points.append(np.asarray(passed)[keep])
-            stats.append({name: np.asarray(values)[keep] for name, values in reported.items()})
-            on_block(num_steps)
-        return Chain(
-            np.concatenate(points),
-            {name: np.concatenate([block[name] for block in stats]) for name in stats[0]},
-        )
+        """A whole chain; `on_block` hears the number of steps done since its last call."""
+        blocks, done = [], 0
+        for block in self.blocks(density, start, key, num_draws, thin):
+            blocks.append(block)
+            on_block(block.reached.step - done)
+            done = block.reached.step
+        return joined(blocks)
+
+
+def joined(blocks: Sequence[Block | Chain]) -> Chain:
+    """The draws of blocks that follow each other."""
+    return Chain(
+        np.concatenate([block.points for block in blocks]),
+        {name: np.concatenate([block.stats[name] for block in blocks]) for name in blocks[0].stats},
+    )

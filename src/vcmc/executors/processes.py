@@ -1,0 +1,119 @@
+"""Processes on this machine, each with cores of its own.
+
+They are started afresh, never forked: JAX has threads, which a fork would lose. A script that starts them needs no guard, as they do not run
+it again. BLAS gets one thread in each.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ..cores import num_cores
+from .slots import AbstractSlot, AbstractSlots, SlotLost
+
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
+
+
+class Processes(AbstractSlots):
+    """Processes on this machine, by default one per core. They start when they are first needed, and end with this object.
+
+    Args:
+        num_processes: how many.
+
+    >>> Processes(2)
+    Processes(2)
+    """
+
+    def __init__(self, num_processes: int | None = None):
+        super().__init__()
+        if num_processes is not None and (not isinstance(num_processes, int) or num_processes < 1):
+            raise ValueError(
+                f"Processes: num_processes must be a whole number of 1 or more; got {num_processes!r}."
+            )
+        if not hasattr(socket, "AF_UNIX") or os.name != "posix":
+            raise NotImplementedError(
+                "Processes needs Linux or macOS. Use Local(), or Dask() with a local cluster."
+            )
+        self.num_processes = num_processes or num_cores()
+
+    def open_slots(self) -> list[AbstractSlot]:
+        slots = [ProcessSlot(index, self.num_processes) for index in range(self.num_processes)]
+        for slot in slots:
+            weakref.finalize(self, slot.abandon)
+        return list(slots)
+
+    def __repr__(self) -> str:
+        return f"Processes({self.num_processes})"
+
+
+@dataclass
+class ProcessSlot(AbstractSlot):
+    """One process."""
+
+    index: int
+    num_slots: int
+
+    def __post_init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self.abandon()
+        ours, theirs = socket.socketpair()
+        environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "vcmc.executors.serving", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=environment,
+            )
+        self._connection = Connection(ours.detach())
+        _share_cores(self._process.pid, self.index, self.num_slots)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def call(self, message: bytes, advance: Callable[[int], None]) -> bytes:
+        try:
+            self._connection.send_bytes(message)
+            while isinstance(reply := _unpacked(self._connection.recv_bytes()), int):
+                advance(reply)
+        except (EOFError, OSError) as error:
+            code = self._process.poll()
+            raise SlotLost(f"{type(error).__name__}, exit code {code}") from error
+        return reply
+
+    def abandon(self) -> None:
+        if process := getattr(self, "_process", None):
+            process.kill()
+            process.wait()
+            self._connection.close()
+
+
+STEPS, REPLY = b"s", b"r"  # the first byte of what a process sends: steps done, or the reply
+
+
+def packed_steps(steps: int) -> bytes:
+    """Steps done, as they are sent."""
+    return STEPS + str(steps).encode()
+
+
+def _unpacked(sent: bytes) -> Any:
+    return int(sent[1:]) if sent[:1] == STEPS else sent[1:]
+
+
+def _share_cores(pid: int, index: int, num_slots: int) -> None:
+    """Give a process cores of its own, if there is at least one for each: XLA would start threads for all."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) >= num_slots:
+        os.sched_setaffinity(pid, cores[index::num_slots])

@@ -1,0 +1,67 @@
+"""Optimise on the draws that are there while the rest is made.
+
+What is optimised on is always the first half of every chain, and the end waits for both: so the result does not depend on who was faster.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from .combiners.base import AbstractCombiner, Subposteriors
+from .executors import AbstractExecutor
+from .progress import Interrupted
+from .samplers.base import BLOCK
+from .sampling import Plan, Sampled, sample_shards
+from .survey import survey
+from .target import Target
+
+PIECES = 4  # of the second half: between them, an executor can evaluate
+
+
+def sample_and_optimise(
+    target: Target, plan: Plan, combiner: AbstractCombiner, seed: int, advance: Callable[[int], None]
+) -> tuple[Sampled, Any]:
+    """All chains, and what the combiner learned from their first halves; nothing if these were too short."""
+    warmup, every = plan.sampler.num_warmup, plan.num_steps
+    ends = [_rounded(warmup + (every - warmup) * (PIECES + piece) // (2 * PIECES)) for piece in range(PIECES)]
+    sampled = _until(ends[0], target, plan, advance, None)
+
+    def rest() -> Sampled:
+        found = sampled
+        for end in [*ends[1:], every]:
+            found = _until(end, target, plan, advance, found)
+        return found
+
+    with ThreadPoolExecutor(1, thread_name_prefix="vcmc-overlap") as pool:
+        waiting = pool.submit(rest)
+        try:
+            learned = _learned(target, plan, combiner, seed, sampled)
+        except Interrupted:
+            raise
+        except Exception:  # whatever it is, it shows again, and is told, when all draws are combined
+            learned = None
+        return waiting.result(), learned
+
+
+def _rounded(step: int) -> int:
+    return -(-step // BLOCK) * BLOCK
+
+
+def _until(
+    end: int, target: Target, plan: Plan, advance: Callable[[int], None], begun: Sampled | None
+) -> Sampled:
+    last = min(end, plan.num_steps)
+    executor = cast(AbstractExecutor, target.executor)
+    return sample_shards(executor, target.holding, replace(plan, last_step=last), advance, begun)
+
+
+def _learned(target: Target, plan: Plan, combiner: AbstractCombiner, seed: int, sampled: Sampled) -> Any:
+    if sampled.failed:
+        return None
+    chains = [made.chain.points for made in sampled.chains.values()]
+    draws = np.stack(chains).reshape(target.num_shards, plan.sampler.num_chains, *chains[0].shape)
+    seen = survey(target.model.space, draws)
+    return combiner(Subposteriors(seen.points, target.model.space, target, seed)).learned
