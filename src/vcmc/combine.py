@@ -113,7 +113,7 @@ def combine(
         stage.finish()
         clock.lap("combine")
     groups, notes = groups_of(product, seen, {}, combined, prior, model)
-    notes = prior_doubts(combiner, prior, num_shards) + notes
+    notes = _missing(draws) + prior_doubts(combiner, prior, num_shards) + notes
     if target is None:
         diagnosis = judge(None, {}, notes, np.nan)
     else:
@@ -131,6 +131,20 @@ def combine(
         settings["draw_counts"] = seen.counts
     more, verdict = stored(diagnosis, notes)
     return make_tree(groups | more, settings | clock.seconds | verdict)
+
+
+def _missing(draws: Any) -> list[str]:
+    """What is doubtful about a tree that has not got the draws of all shards."""
+    if not hasattr(draws, "children") or "sound_shards" not in draws.attrs:
+        return []
+    sound = set(np.atleast_1d(draws.attrs["sound_shards"]).tolist())
+    missing = [shard for shard in range(int(draws.attrs["num_shards"])) if shard not in sound]
+    if not missing:
+        return []
+    return [
+        f"shards {missing} are missing: what their rows say is not in the other shards' draws, and {len(missing) / (len(missing) + len(sound)):.0%} "
+        "of the tempered prior is not either. Sample them, or give combine a combiner that corrects for it, with the model and all rows."
+    ]
 
 
 def _survey(space: Product, arrays: dict[str, np.ndarray]) -> Survey:

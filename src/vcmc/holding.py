@@ -7,7 +7,7 @@ log densities.
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -105,7 +105,7 @@ class Holding:
         return loaded
 
 
-class AllShards(Sequence[Shard]):
+class AllShards:
     """The shards of a holding, each loaded when it is looked at."""
 
     def __init__(self, holding: Holding):
@@ -114,7 +114,10 @@ class AllShards(Sequence[Shard]):
     def __len__(self) -> int:
         return self.holding.num_shards
 
-    def __getitem__(self, shard: int) -> Shard:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Shard]:
+        return (self[shard] for shard in range(len(self)))
+
+    def __getitem__(self, shard: int, /) -> Shard:
         if not 0 <= shard < len(self):
             raise IndexError(f"shard must be from 0 to {len(self) - 1}; got {shard}.")
         return self.holding.keep(shard, lambda: self.holding.partition.load(shard))

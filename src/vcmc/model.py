@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .shard import Shard
+from .shard import Shard, Shards
 from .space import Product, Space
 from .typing import Params, Point, Rows, Scalar
 
@@ -69,12 +69,12 @@ class Model:
     exact_sampler: Any = None
     """The class of a sampler made for this model, if there is one."""
 
-    def suited_sampler(self, shards: Sequence[Shard]) -> Any:
+    def suited_sampler(self, shards: Shards) -> Any:
         """The sampler to use where the user names none; nothing means NUTS."""
         del shards
         return self.exact_sampler() if self.exact_sampler else None
 
-    def fitted(self, shards: Sequence[Shard]) -> "Model":
+    def fitted(self, shards: Shards) -> "Model":
         """The model with its point estimates, if it has any, taken from all shards."""
         del shards
         return self

@@ -176,7 +176,7 @@ class LazyRows(AbstractPartition):
         except Exception as error:
             raise ValueError(f"shard {shard} could not be loaded: {error}") from error
         count = len(next(iter(rows.values())))
-        step = max(1, 1 << (count.bit_length() - 5))
+        step = 1 << max(0, count.bit_length() - 5)
         return padded(rows, -(-count // step) * step)
 
     def __repr__(self) -> str:

@@ -175,7 +175,7 @@ def sample_shards(
         work = partial(make_chain, plan=replace(plan, attempt=attempt))
         found = list(executor.outcomes(work, todo, holding, advance, one_by_one=True))
         errors = [outcome.error for outcome in found]
-        if (first := errors[0]) and all(type(error) is type(first) for error in errors):
+        if attempt == 0 and errors and (first := errors[0]) and all(errors):
             raise first
         for task, (made, error) in zip(todo, found, strict=True):
             place = task.shards[0], task.chain

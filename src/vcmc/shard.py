@@ -6,7 +6,8 @@ process can find them, needs nothing more: it travels as it is. One that holds r
 
 import abc
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -39,6 +40,17 @@ class Shard(eqx.Module):
             found.update(np.ascontiguousarray(array).data)
         found.update(np.ascontiguousarray(self.weights).data)
         return found.hexdigest()
+
+
+@runtime_checkable
+class Shards(Protocol):
+    """Several shards, which may be loaded when they are looked at."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Shard]: ...
+
+    def __getitem__(self, shard: int, /) -> Shard: ...
 
 
 def padded(rows: Mapping[str, np.ndarray], length: int) -> Shard:

@@ -5,7 +5,7 @@ $$\theta_l \sim N(0, \tau^2 I), \qquad x_n \sim \frac 1 L \sum_l N(\theta_l, \si
 The likelihood is the marginal one, with the assignments summed out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from ..model import Model
 from ..samplers.mixture_gibbs import MixtureGibbs
-from ..shard import Shard
+from ..shard import Shard, Shards
 from ..space import Exchangeable, Real
 from ..typing import Params, Point, Rows, Scalar
 from .simulated import Simulated, check_columns
@@ -54,7 +54,7 @@ class GaussianMixture(Model):
         self.prior_scale = prior_scale
         self.noise_scale = noise_scale
 
-    def fitted(self, shards: Sequence[Shard]) -> "GaussianMixture":
+    def fitted(self, shards: Shards) -> "GaussianMixture":
         """The model itself: there are no point estimates, but the rows are looked at."""
         check_columns(shards, self.dim)
         return self

@@ -7,7 +7,7 @@ the shards' means weighted by their numbers of rows. All shards use the same $\m
 densities add up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from numpyro.distributions import biject_to, constraints
 
 from ..model import Model
 from ..samplers.wishart_exact import Wishart, WishartExact
-from ..shard import Shard
+from ..shard import Shard, Shards
 from ..space import PositiveDefinite
 from ..typing import Params, Point, Rows, Scalar
 from .moments import moments
@@ -77,7 +77,7 @@ class NormalWishart(Model):
         mean = None if self.mean is None else self.mean.tobytes()
         return self.dim, self.dof, self.scale.tobytes(), mean
 
-    def fitted(self, shards: Sequence[Shard]) -> "NormalWishart":
+    def fitted(self, shards: Shards) -> "NormalWishart":
         check_columns(shards, self.dim)
         if self.mean is not None:
             return self

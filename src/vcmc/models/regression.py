@@ -5,7 +5,7 @@ $$\beta \sim N(0, \sigma^2 I), \qquad P(y_n = 1 \mid x_n, \beta) = G(x_n^\top \b
 where $G$ is the standard normal distribution function (`Probit`) or $1 / (1 + e^{-t})$ (`Logistic`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from jaxtyping import Array
 from ..model import Model
 from ..samplers.nuts import NUTS
 from ..samplers.probit_gibbs import ProbitGibbs
-from ..shard import Shard
+from ..shard import Shards
 from ..space import Real
 from ..typing import Params
 from .moments import moments
@@ -70,7 +70,7 @@ class BinaryRegression(Model):
         self.prior_scale = prior_scale
         self._log_link = log_link
 
-    def fitted(self, shards: Sequence[Shard]) -> "BinaryRegression":
+    def fitted(self, shards: Shards) -> "BinaryRegression":
         """The model itself: there are no point estimates, but the rows are looked at."""
         check_columns(shards, self.dim)
         for rows in (shard.rows for shard in shards):
@@ -111,7 +111,7 @@ class Probit(BinaryRegression):
     def __init__(self, dim: int, prior_scale: float = 1.0):
         super().__init__(dim, prior_scale, log_normal_cdf)
 
-    def suited_sampler(self, shards: Sequence[Shard]) -> ProbitGibbs | None:
+    def suited_sampler(self, shards: Shards) -> ProbitGibbs | None:
         ones = sum(float(jnp.sum(shard.weights * shard.rows["y"])) for shard in shards)
         count = sum(float(jnp.sum(shard.weights)) for shard in shards)
         return ProbitGibbs() if RARE <= ones / count <= 1 - RARE else None
@@ -125,7 +125,7 @@ class Logistic(BinaryRegression):
     takes elsewhere.
     """
 
-    def suited_sampler(self, shards: Sequence[Shard]) -> NUTS:
+    def suited_sampler(self, shards: Shards) -> NUTS:
         del shards
         return NUTS(target_accept=0.7)
 

@@ -1,11 +1,10 @@
 """Rows of the models here: synthetic ones, and a check of those given."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ..shard import Shard
+from ..shard import Shards
 
 
 class Simulated(NamedTuple):
@@ -15,7 +14,7 @@ class Simulated(NamedTuple):
     rows: dict[str, np.ndarray]
 
 
-def check_columns(shards: Sequence[Shard], dim: int) -> None:
+def check_columns(shards: Shards, dim: int) -> None:
     """Rows must be named `x` and have `dim` columns."""
     for rows in (shard.rows for shard in shards):
         if "x" not in rows:
