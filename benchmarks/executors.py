@@ -1,0 +1,144 @@
+"""What executors cost: milliseconds of pure overhead in an optimiser's round, and how much sooner two processes sample than one.
+
+Run on a quiet machine: python benchmarks/executors.py
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from timing import say
+
+import vcmc
+from vcmc.executors import AbstractExecutor, Dask, Local, Processes, Ray
+from vcmc.holding import Holding, Task
+from vcmc.sampling import Plan, sample_shards
+from vcmc.target import Target
+
+NUM_SHARDS, ROWS_OF_A_SHARD, DIM = 20, 5000, 300
+NUM_ROUNDS = 200
+
+
+@contextmanager
+def dask() -> Iterator[Dask]:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield Dask(client)
+
+
+@contextmanager
+def ray() -> Iterator[Ray]:
+    import ray as module
+
+    module.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield Ray(num_slots=2)
+    module.shutdown()
+
+
+@contextmanager
+def local() -> Iterator[Local]:
+    yield Local()
+
+
+EXECUTORS: dict[str, Callable[[], Any]] = {
+    "Local()": local,
+    "Processes(2)": lambda: Processes(2),
+    "Dask, two workers": dask,
+    "Ray, two actors": ray,
+}
+
+
+def no_work(holding: Holding, task: Task, advance: Callable[[int], None], points: np.ndarray) -> Any:
+    """What an evaluation at one point returns, without evaluating."""
+    del holding, task, advance
+    return np.zeros(len(points)), np.zeros(points.shape)
+
+
+def rounds() -> None:
+    say(
+        f"## A round: {NUM_SHARDS} shards of {ROWS_OF_A_SHARD} x {DIM}, one point, two slots; median of {NUM_ROUNDS}, ms"
+    )
+    say("| executor | start and first round, s | without work | with scores |")
+    say("|---|---|---|---|")
+    model = vcmc.models.Logistic(DIM)
+    rows = model.simulate(0, NUM_SHARDS * ROWS_OF_A_SHARD).rows
+    partition = vcmc.split(rows, NUM_SHARDS)
+    point = jnp.zeros((1, DIM))
+    for name, make in EXECUTORS.items():
+        begin = time.perf_counter()
+        with make() as executor:
+            target = Target(model, partition, executor)
+            target(point)
+            first = time.perf_counter() - begin
+            tasks = [Task((shard,)) for shard in range(NUM_SHARDS)]
+            work = partial(no_work, points=np.zeros((1, DIM)))
+            idle = _milliseconds(lambda: list(executor.map(work, tasks, target.holding)))  # noqa: B023
+            busy = _milliseconds(lambda: target(point), 50)  # noqa: B023
+        say(f"| {name} | {first:.1f} | {idle:.2f} | {busy:.1f} |")
+
+
+def _milliseconds(function: Callable[[], Any], repeats: int = NUM_ROUNDS) -> float:
+    seconds = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - begin)
+    return 1000 * statistics.median(seconds)
+
+
+def sampling() -> None:
+    say()
+    say(
+        "## Sampling: logistic regression, 16 shards of 5 000 x 50, NUTS, 200 + 400 steps; seconds without start and compiling"
+    )
+    say("| executor | first run | second | third | one process / this |")
+    say("|---|---|---|---|---|")
+    model = vcmc.models.Logistic(50)
+    partition = vcmc.split(model.simulate(0, 80_000).rows, 16)
+    holding = Holding(model, partition)
+    seconds: dict[str, list[float]] = {}
+    with Processes(1) as one, Processes(2) as two:
+        executors: dict[str, AbstractExecutor] = {
+            "Processes(1)": one,
+            "Processes(2)": two,
+            "Local()": Local(),
+        }
+        for executor in executors.values():
+            _sample(executor, holding, 50)
+        for _ in range(3):  # in turns
+            for name, executor in executors.items():
+                seconds.setdefault(name, []).append(_sample(executor, holding, 400))
+    base = statistics.median(seconds["Processes(1)"])
+    for name, each in seconds.items():
+        shown = " | ".join(f"{value:.2f}" for value in each)
+        say(f"| {name} | {shown} | {base / statistics.median(each):.2f} |")
+
+
+def _sample(executor: AbstractExecutor, holding: Holding, num_draws: int) -> float:
+    plan = Plan(
+        vcmc.samplers.NUTS(num_warmup=200),
+        np.zeros(50),
+        np.asarray(jax.random.key_data(jax.random.key(0))),
+        num_draws,
+        1,
+        1 / holding.num_shards,
+        1.0,
+    )
+    begin = time.perf_counter()
+    sample_shards(executor, holding, plan, lambda _: None)
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    rounds()
+    sampling()

@@ -1,0 +1,122 @@
+"""More rows than fit: 10^7 rows x 20 columns of Parquet, in 64 shards, and what a run costs by the number of rows.
+
+Run on a quiet machine with 5 GB of free disk: python benchmarks/large.py [folder]
+"""
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from timing import say
+
+import vcmc
+from vcmc.executors import Processes
+from vcmc.files import batches
+from vcmc.holding import Holding, Task
+
+DIM, NUM_SHARDS = 19, 64
+COLUMNS = {"x": [f"x{j}" for j in range(DIM)], "y": "y"}
+
+
+class Counting(Processes):
+    """Processes, with the messages and bytes that go to and fro counted by what is done."""
+
+    def __init__(self, num_processes: int):
+        super().__init__(num_processes)
+        self.counts: dict[str, np.ndarray] = {}
+
+    def outcomes(self, work: Any, *arguments: Any, **options: Any) -> Any:
+        count = self.counts.setdefault(getattr(work, "func", work).__name__, np.zeros(3))
+        for slot in self._open():
+            slot.call = partial(_counted, type(slot).call, slot, count)  # type: ignore[method-assign]
+        return super().outcomes(work, *arguments, **options)
+
+
+def _counted(call: Any, slot: Any, count: np.ndarray, message: bytes, advance: Any) -> bytes:
+    reply = call(slot, message, advance)
+    count += [1, len(message), len(reply)]
+    return reply
+
+
+def peak_memory(holding: Holding, task: Task, advance: Callable[[int], None]) -> float:
+    """Megabytes that a process has held at most."""
+    del holding, task, advance
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def write(path: Path, num_rows: int) -> None:
+    """Rows of a logistic regression, sorted by the first covariate, as files often are."""
+    generator = np.random.default_rng(0)
+    beta = np.linspace(-1, 1, DIM) / 2
+    schema = pa.schema([(name, pa.float64()) for name in [*COLUMNS["x"], "y"]])
+    size = 250_000
+    with pq.ParquetWriter(path, schema) as writer:
+        for first in range(0, num_rows, size):
+            count = min(size, num_rows - first)
+            x = generator.normal(size=(count, DIM))
+            x[:, 0] = np.linspace(-2, 2, num_rows)[first : first + count]
+            y = (x @ beta + generator.logistic(size=count) > 0).astype(float)
+            writer.write_table(pa.table([*x.T, y], schema=schema))
+
+
+def read(path: Path) -> float:
+    """Seconds of one pass over a file."""
+    begin = time.perf_counter()
+    for _ in batches(path):
+        pass
+    return time.perf_counter() - begin
+
+
+def main(folder: Path) -> None:
+    say(f"## Logistic regression on Parquet, {DIM} covariates, K={NUM_SHARDS}, Processes(2), 300 + 500 steps")
+    say(
+        "| rows | file, MB | one pass, s | dealing, s | check, start, s | sampling, s | µs a draw and 1000 rows | combining, s | "
+        "diagnosing, s | shard, MB | peak of a process, MB | allowed | of the driver | verdict |"
+    )
+    say("|" + "---|" * 14)
+    model = vcmc.models.Logistic(DIM)
+    for exponent in (4, 5, 6, 7):
+        num_rows = 10**exponent
+        path = folder / f"rows-{exponent}.parquet"
+        if not path.exists():
+            write(path, num_rows)
+        one_pass = read(path)
+        begin = time.perf_counter()
+        partition = vcmc.split(path, NUM_SHARDS, columns=COLUMNS, folder=folder / f"dealt-{exponent}")
+        dealing = time.perf_counter() - begin
+        with Counting(2) as executor:
+            tree = vcmc.infer(model, partition, num_draws=500, executor=executor)
+            tasks = [Task((shard,)) for shard in (0, NUM_SHARDS - 1)]
+            peaks = list(executor.map(peak_memory, tasks, Holding(model, partition)))
+        seconds = tree.attrs
+        shard = num_rows / NUM_SHARDS * 8 * (DIM + 2) / 2**20
+        sampling = seconds["seconds_sample"] + seconds["seconds_compile"]
+        per_draw = 1e6 * seconds["seconds_sample"] * 2 / (NUM_SHARDS * 800) / (num_rows / NUM_SHARDS / 1000)
+        driver = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        say(
+            f"| 10^{exponent} | {path.stat().st_size / 2**20:.0f} | {one_pass:.1f} | {dealing:.1f} | {seconds['seconds_start']:.1f} | "
+            f"{sampling:.1f} | {per_draw:.1f} | {seconds['seconds_combine']:.1f} | {seconds['seconds_diagnose']:.1f} | {shard:.1f} | "
+            f"{max(peaks):.0f} | {2 * shard + 1024:.0f} | {driver:.0f} | {tree.attrs['verdict']} |"
+        )
+    say()
+    say("Messages to and from the two processes in the last run, by what is done:")
+    say("| | messages | MB there | MB back |")
+    say("|---|---|---|---|")
+    for name, (messages, there, back) in executor.counts.items():
+        say(f"| `{name}` | {messages:.0f} | {there / 2**20:.2f} | {back / 2**20:.2f} |")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            main(Path(folder))
