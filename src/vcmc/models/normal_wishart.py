@@ -81,9 +81,12 @@ class NormalWishart(Model):
         check_columns(shards, self.dim)
         if self.mean is not None:
             return self
-        totals = [jnp.einsum("n,nd->d", shard.weights, shard.rows["x"]) for shard in shards]
-        count = sum(float(jnp.sum(shard.weights)) for shard in shards)
-        mean = np.sum(totals, axis=0) / count
+        sums = [
+            (jnp.einsum("n,nd->d", shard.weights, shard.rows["x"]), float(jnp.sum(shard.weights)))
+            for shard in shards
+        ]
+        totals, counts = zip(*sums, strict=True)
+        mean = np.sum(totals, axis=0) / sum(counts)
         return NormalWishart(self.dim, self.dof, self.scale, mean=mean)
 
     # A point holds the Cholesky factor of the precision. What follows says the same as the log prior and the log likelihood of

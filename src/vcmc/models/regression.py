@@ -112,8 +112,8 @@ class Probit(BinaryRegression):
         super().__init__(dim, prior_scale, log_normal_cdf)
 
     def suited_sampler(self, shards: Shards) -> ProbitGibbs | None:
-        ones = sum(float(jnp.sum(shard.weights * shard.rows["y"])) for shard in shards)
-        count = sum(float(jnp.sum(shard.weights)) for shard in shards)
+        sums = [(float(jnp.sum(s.weights * s.rows["y"])), float(jnp.sum(s.weights))) for s in shards]
+        ones, count = np.sum(sums, axis=0)
         return ProbitGibbs() if RARE <= ones / count <= 1 - RARE else None
 
 

@@ -15,9 +15,9 @@ class Simulated(NamedTuple):
 
 
 def check_columns(shards: Shards, dim: int) -> None:
-    """Rows must be named `x` and have `dim` columns."""
-    for rows in (shard.rows for shard in shards):
-        if "x" not in rows:
-            raise ValueError(f"rows must be named x; got {sorted(rows)}.")
-        if rows["x"].shape[1:] != (dim,):
-            raise ValueError(f"rows['x'] must have {dim} columns; got shape {rows['x'].shape[1:]} a row.")
+    """Rows must be named `x` and have `dim` columns; all shards have the same columns, so that one is looked at."""
+    rows = shards[0].rows
+    if "x" not in rows:
+        raise ValueError(f"rows must be named x; got {sorted(rows)}.")
+    if rows["x"].shape[1:] != (dim,):
+        raise ValueError(f"rows['x'] must have {dim} columns; got shape {rows['x'].shape[1:]} a row.")
