@@ -54,7 +54,7 @@ def main(folder: Path) -> None:
     runs = 1
     process = subprocess.Popen(command(killed, cache))
     while sum(kills.values()) < NUM_KILLS:
-        time.sleep(generator.uniform(0.5, 3.0))
+        time.sleep(generator.uniform(0.5, 12.0))
         if process.poll() is not None:
             if process.returncode == 0:
                 say(

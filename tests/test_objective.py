@@ -318,3 +318,12 @@ def test_nearest_neighbours_need_draws():
         NearestNeighbours()(jnp.zeros((1, 3, 2)))
     with pytest.raises(ValueError, match="num_neighbours must be 1 or more; got 0"):
         NearestNeighbours(0)
+
+
+def test_entropies_of_many_coordinates_take_no_matrices():
+    """Of more coordinates than draws, and many, variances alone count: exact where coordinates are independent."""
+    draws = np.random.default_rng(0).normal(size=(2, 400, 1500)) * np.array([1.0, 3.0])[:, None, None]
+    entropies = vcmc.objective.Gaussian()(jnp.asarray(draws))
+    exact = 1500 * (0.5 * np.log(2 * np.pi * np.e) + np.log([1.0, 3.0]))
+    # the log of a variance of 400 draws is low by 1/399 on average, and has sd sqrt(2/399)
+    np.testing.assert_allclose(entropies + 0.5 * 1500 / 399, exact, atol=4.5 * 0.5 * np.sqrt(1500 * 2 / 399))

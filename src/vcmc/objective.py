@@ -37,6 +37,9 @@ LogDensity = Callable[[Float[Array, "point dim"]], tuple[Float[Array, " point"],
 """A `Target`, or anything that is called like one: points to log densities and scores."""
 
 
+MANY = 1000  # coordinates, above which covariances of few draws are not estimated
+
+
 class AbstractEntropyEstimate(eqx.Module):
     """How the entropies of shards are estimated from their draws."""
 
@@ -48,6 +51,9 @@ class AbstractEntropyEstimate(eqx.Module):
 class Gaussian(AbstractEntropyEstimate):
     """The entropy of a Gaussian with the draws' covariance: an upper bound, whatever the shard's shape.
 
+    Of more than a thousand coordinates, and no more draws than that, covariances are taken as zero: a coarser bound, but their matrices
+    would say next to nothing and fill the memory.
+
     >>> draws = jax.random.normal(jax.random.key(0), (1, 100_000, 1))
     >>> Gaussian()(draws).round(2).tolist()  # 0.5 log(2 pi e)
     [1.42]
@@ -57,6 +63,8 @@ class Gaussian(AbstractEntropyEstimate):
         num_draws, dim = draws.shape[1:]
         if num_draws > dim:
             covariances = means_and_covariances(draws)[1] * num_draws / (num_draws - 1)
+        elif dim > MANY:
+            return 0.5 * jnp.sum(jnp.log(2 * jnp.pi * jnp.e * jnp.var(draws, axis=1, ddof=1)), axis=1)
         else:
             covariances = shrunk_covariances(draws)  # a plain one would have no determinant
         return jnp.asarray(0.5 * np.linalg.slogdet(2 * np.pi * np.e * covariances)[1])
