@@ -139,6 +139,35 @@ def _sample(executor: AbstractExecutor, holding: Holding, num_draws: int) -> flo
     return time.perf_counter() - begin
 
 
+def overlapping() -> None:
+    say()
+    say(
+        "## Overlap: probit regression, 40 shards of 2 500 x 100, two processes; seconds of a second run, everything compiled"
+    )
+    say("| | whole run | from the last draw to the weights | iterations | largest estimated error, sds |")
+    say("|---|---|---|---|---|")
+    model = vcmc.models.Probit(100)
+    rows = model.simulate(0, 100_000, {"beta": np.random.default_rng(0).normal(size=100) / 10}).rows
+    with Processes(2) as executor:
+        for _ in range(2):
+            lines = [_run(model, rows, executor, overlap) for overlap in (False, True)]
+    for line in lines:
+        say(line)
+
+
+def _run(model: vcmc.Model, rows: Any, executor: AbstractExecutor, overlap: bool) -> str:
+    begin = time.perf_counter()
+    tree = vcmc.infer(model, rows, num_shards=40, thin=5, executor=executor, overlap=overlap)
+    whole = time.perf_counter() - begin
+    known = tree.attrs
+    last = float(tree["sample_seconds"]["end"].max())
+    after = known["seconds_sample"] - last + known["seconds_check"] + known["seconds_combine"]
+    error = float(np.abs(tree["mean_error"]["beta"]).max())
+    iterations = len(tree["optimization"]["objective"])
+    return f"| overlap={overlap} | {whole:.1f} | {after:.2f} | {iterations} | {error:.3f} |"
+
+
 if __name__ == "__main__":
     rounds()
     sampling()
+    overlapping()

@@ -69,7 +69,7 @@ class Clock:
 
 
 def partition_of(
-    rows: Any, num_shards: int | None, seed: int, folder: Path | None = None
+    rows: Any, num_shards: int | None, seed: int, folder: Path | None = None, progress: bool = True
 ) -> AbstractPartition:
     """Rows as a partition: the user's own, or dealt here."""
     if callable(rows) and not isinstance(rows, AbstractPartition) and num_shards is not None:
@@ -85,7 +85,7 @@ def partition_of(
         raise ValueError(
             "how many shards there are must be said, such as num_shards=20, unless rows is a Partition; got None."
         )
-    return split(rows, num_shards, seed=seed, folder=folder if is_large(rows) else None)
+    return split(rows, num_shards, seed=seed, folder=folder if is_large(rows) else None, progress=progress)
 
 
 def checked_target(

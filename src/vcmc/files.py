@@ -6,7 +6,7 @@ at most one, and one pass over the rows is enough.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -91,8 +91,15 @@ def _is_outside(array: Any) -> bool:
     return hasattr(array, "shape") and hasattr(array, "chunks")
 
 
-def deal(rows: Any, num_shards: int, folder: Path, seed: int, columns: Columns | None = None) -> Filed:
-    """Deal rows that are read batch by batch into the files of a folder."""
+def deal(
+    rows: Any,
+    num_shards: int,
+    folder: Path,
+    seed: int,
+    columns: Columns | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Filed:
+    """Deal rows that are read batch by batch into the files of a folder; `advance` hears how many were."""
     if not isinstance(num_shards, int | np.integer) or num_shards < 1:
         raise ValueError(f"num_shards must be a whole number of 1 or more; got {num_shards!r}.")
     source = {"num_shards": int(num_shards), "seed": int(seed), "columns": columns, "rows": described(rows)}
@@ -130,6 +137,7 @@ def deal(rows: Any, num_shards: int, folder: Path, seed: int, columns: Columns |
             buffers[shard].append({name: part[shard] for name, part in parts.items()})
         sizes += counts
         done += count
+        advance(count)
         buffered += sum(array.nbytes for array in arrays.values())
         if buffered > BUFFER_BYTES:
             _flush(buffers, folder)

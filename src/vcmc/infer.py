@@ -110,7 +110,7 @@ def infer(
             )
     combiner.check(model.space)
     kept = None if store is None else Store(store)
-    partition = partition_of(rows, num_shards, seed, kept.rows if kept else None)
+    partition = partition_of(rows, num_shards, seed, kept.rows if kept else None, progress)
     check_key, start_key, sample_key = jax.random.split(jax.random.key(seed), 3)
     clock = Clock()
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .files import Columns, Filed, deal, is_large
+from .progress import Bars
 from .rows import as_rows
 from .shard import AbstractPartition, Held, Shard, padded, padded_length
 from .typing import Rows
@@ -67,6 +68,7 @@ def split(
     groups: Any = None,
     columns: Columns | None = None,
     folder: str | Path | None = None,
+    progress: bool = True,
 ) -> Partition | Filed:
     """Deal rows into shards whose sizes differ by at most one, in random order.
 
@@ -84,6 +86,7 @@ def split(
             Sizes then differ by as much as the groups' sizes demand.
         columns: the arrays to make of a file's columns: `{"y": "clicked", "x": ["age", "income"]}`; by default an array for each.
         folder: where to deal rows that are read batch by batch; by default a temporary folder. On a cluster, one that all machines see.
+        progress: show how many rows were dealt batch by batch, if standard error is a terminal.
 
     >>> import numpy as np
     >>> split({"y": np.arange(10.0)}, 3).sizes
@@ -98,7 +101,13 @@ def split(
                 "rows that are read batch by batch are dealt at random: stratify and groups are for rows in memory."
             )
         check_seed(seed)
-        return _dealt(rows if is_large(rows) else as_rows(rows), num_shards, seed, columns, folder)
+        with Bars(progress) as bars:
+            stage = bars.stage("deal rows", None)
+            found = _dealt(
+                rows if is_large(rows) else as_rows(rows), num_shards, seed, columns, folder, stage.advance
+            )
+            stage.finish()
+        return found
     arrays = as_rows(rows)
     num_rows = len(next(iter(arrays.values())))
     if not isinstance(num_shards, int | np.integer):
@@ -128,13 +137,18 @@ def split(
 
 
 def _dealt(
-    rows: Any, num_shards: int, seed: int, columns: Columns | None, folder: str | Path | None
+    rows: Any,
+    num_shards: int,
+    seed: int,
+    columns: Columns | None,
+    folder: str | Path | None,
+    advance: Callable[[int], None],
 ) -> Filed:
     if folder is not None:
-        return deal(rows, num_shards, Path(folder), seed, columns)
+        return deal(rows, num_shards, Path(folder), seed, columns, advance)
     temporary = tempfile.mkdtemp(prefix="vcmc-rows-")
     try:
-        found = deal(rows, num_shards, Path(temporary), seed, columns)
+        found = deal(rows, num_shards, Path(temporary), seed, columns, advance)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

@@ -163,6 +163,26 @@ def test_a_lost_process_does_not_matter_to_the_optimiser(name, conjugate):
             np.testing.assert_array_equal(target(points)[0], expected[0])
 
 
+def test_a_process_killed_while_it_samples_does_not_matter(conjugate, local, tmp_path):
+    def kill() -> None:
+        while not list(tmp_path.glob("draws/*/*.npz")):
+            time.sleep(0.002)
+        for slot in list(executor._slots):
+            os.kill(slot.pid, signal.SIGKILL)
+            killed.append(slot.pid)
+
+    killed: list[int] = []
+    with executors.Processes(2) as executor:
+        watcher = threading.Thread(target=kill)
+        watcher.start()
+        with pytest.warns(vcmc.DoubtfulWarning):
+            tree = vcmc.infer(conjugate.model, conjugate.rows, executor=executor, store=tmp_path, **ARGUMENTS)
+        watcher.join()
+        assert not {slot.pid for slot in executor._slots} & set(killed)  # all were replaced
+    for group, draws in local.items():
+        np.testing.assert_array_equal(tree[group]["beta"], draws)
+
+
 def _pid(executor, index):
     work = lambda holding, task, advance: os.getpid()  # noqa: E731
     holding = Holding(None, [None] * 5)
