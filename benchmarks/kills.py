@@ -54,6 +54,10 @@ def main(folder: Path) -> None:
     runs = 1
     process = subprocess.Popen(command(killed, cache))
     while sum(kills.values()) < NUM_KILLS:
+        kind = generator.choice(list(kills))
+        if kind == "process":  # there are none while the driver starts
+            while process.poll() is None and not children(process.pid):
+                time.sleep(0.01)
         time.sleep(generator.uniform(0.5, 12.0))
         if process.poll() is not None:
             if process.returncode == 0:
@@ -65,11 +69,9 @@ def main(folder: Path) -> None:
             process = subprocess.Popen(command(killed, cache))
             runs += 1
             continue
-        victims = children(process.pid)
-        if victims and generator.random() < 0.5:
-            victim, kind = generator.choice(victims), "process"
-        else:
-            victim, kind = process.pid, "driver"
+        victim = (
+            generator.choice(children(process.pid) or [process.pid]) if kind == "process" else process.pid
+        )
         before = num_blocks(killed)
         os.kill(victim, signal.SIGKILL)
         kills[kind] += 1

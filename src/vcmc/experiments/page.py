@@ -98,7 +98,7 @@ def claims(folder: Path) -> str:
     """The paper's headline claims beside what was measured."""
     both = "comembership"
     probit = [_error(folder, name, 100, "VCMC") for name in ("probit-300", "probit-300-partial")]
-    wishart = [_error(folder, "wishart-5", 100, method) for method in ("uniform", "Gaussian")]
+    wishart = [_error(folder, "wishart-100", 100, method) for method in ("uniform", "Gaussian")]
     mixture = [_error(folder, "mixture-1", 100, method, both) for method in ("uniform", "Gaussian")]
     rows = [
         [
@@ -114,7 +114,7 @@ def claims(folder: Path) -> str:
             f"{probit[1]:.2g} against {probit[0]:.2g} (VCMC, K = 100)",
         ],
         [
-            "Wishart (here d = 5): uniform and Gaussian averages are alike",
+            "Wishart, d = 100: uniform and Gaussian averages are alike",
             "yes",
             f"{wishart[0]:.2g} and {wishart[1]:.2g} (K = 100)",
         ],
