@@ -138,7 +138,7 @@ def test_bad_settings_are_refused():
 
 @pytest.mark.parametrize("name", ["Processes(2)", "Dask, three workers"])
 def test_a_lost_process_does_not_matter_to_the_optimiser(name, conjugate):
-    """A process is killed in every second round, whatever it is doing."""
+    """A process is killed in a round, whatever it is doing."""
     partition = vcmc.split(conjugate.rows, 5)
     points = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)))
     expected = Target(conjugate.model, partition, executors.Local())(points)
@@ -149,11 +149,10 @@ def test_a_lost_process_does_not_matter_to_the_optimiser(name, conjugate):
     with REMOTES[name]() as given:
         executor = executors.executor_of(given)
         target = Target(conjugate.model, partition, executor)
-        for number in range(4):
+        for number in range(2):
             if number % 2:
                 victim = _pid(executor, number % 2)
-                threading.Timer(0.002 * number, os.kill, (victim, signal.SIGKILL)).start()
-                time.sleep(0.005 * (number == 3))
+                threading.Timer(0.002, os.kill, (victim, signal.SIGKILL)).start()
             for part, exact in zip(target(points), expected, strict=True):
                 np.testing.assert_array_equal(part, exact)
         if name == "Processes(2)":  # one that dies of its task is tried three times, and told of
