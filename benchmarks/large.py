@@ -23,6 +23,7 @@ from vcmc.files import batches
 from vcmc.holding import Holding, Task
 
 DIM, NUM_SHARDS = 19, 64
+NUM_DRAWS, SAMPLER = 300, vcmc.samplers.NUTS(num_warmup=200, target_accept=0.7)
 COLUMNS = {"x": [f"x{j}" for j in range(DIM)], "y": "y"}
 
 
@@ -76,7 +77,7 @@ def read(path: Path) -> float:
 
 
 def main(folder: Path) -> None:
-    say(f"## Logistic regression on Parquet, {DIM} covariates, K={NUM_SHARDS}, Processes(2), 300 + 500 steps")
+    say(f"## Logistic regression on Parquet, {DIM} covariates, K={NUM_SHARDS}, Processes(2), 200 + 300 steps")
     say(
         "| rows | file, MB | one pass, s | dealing, s | check, start, s | sampling, s | µs a draw and 1000 rows | combining, s | "
         "diagnosing, s | shard, MB | peak of a process, MB | allowed | of the driver | verdict |"
@@ -93,13 +94,19 @@ def main(folder: Path) -> None:
         partition = vcmc.split(path, NUM_SHARDS, columns=COLUMNS, folder=folder / f"dealt-{exponent}")
         dealing = time.perf_counter() - begin
         with Counting(2) as executor:
-            tree = vcmc.infer(model, partition, num_draws=500, executor=executor)
+            tree = vcmc.infer(model, partition, num_draws=NUM_DRAWS, sampler=SAMPLER, executor=executor)
             tasks = [Task((shard,)) for shard in (0, NUM_SHARDS - 1)]
             peaks = list(executor.map(peak_memory, tasks, Holding(model, partition)))
         seconds = tree.attrs
         shard = num_rows / NUM_SHARDS * 8 * (DIM + 2) / 2**20
         sampling = seconds["seconds_sample"] + seconds["seconds_compile"]
-        per_draw = 1e6 * seconds["seconds_sample"] * 2 / (NUM_SHARDS * 800) / (num_rows / NUM_SHARDS / 1000)
+        per_draw = (
+            1e6
+            * seconds["seconds_sample"]
+            * 2
+            / (NUM_SHARDS * (NUM_DRAWS + SAMPLER.num_warmup))
+            / (num_rows / NUM_SHARDS / 1000)
+        )
         driver = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         say(
             f"| 10^{exponent} | {path.stat().st_size / 2**20:.0f} | {one_pass:.1f} | {dealing:.1f} | {seconds['seconds_start']:.1f} | "

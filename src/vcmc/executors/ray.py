@@ -6,7 +6,7 @@ from typing import Any
 
 from ..cores import num_cores
 from .processes import ONE_THREAD
-from .slots import AbstractSlot, AbstractSlots, SlotLost, serve
+from .slots import AbstractSlot, AbstractSlots, Server, SlotLost
 
 
 class Ray(AbstractSlots):
@@ -54,7 +54,7 @@ class RaySlot(AbstractSlot):
             "NPROC": os.environ["NPROC"],
         }  # the same programs as here, to the last bit
         options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 2}
-        actor = ray.remote(_Server).options(runtime_env={"env_vars": environment}, **options)
+        actor = ray.remote(Server).options(runtime_env={"env_vars": environment}, **options)
         self._actor: Any = actor.remote()
 
     def call(self, message: bytes, advance: Callable[[int], None]) -> bytes:
@@ -72,15 +72,3 @@ class RaySlot(AbstractSlot):
         if (actor := getattr(self, "_actor", None)) and ray.is_initialized():
             ray.kill(actor)
             self._actor = None
-
-
-class _Server:
-    """What runs in an actor."""
-
-    def serve(self, message: bytes) -> bytes:
-        """Do the tasks of a message."""
-        return serve(message)
-
-    def pid(self) -> int:
-        """The number of the process."""
-        return os.getpid()

@@ -49,6 +49,14 @@ def serve(message: bytes, advance: Callable[[int], None] = nothing) -> bytes:
     return _packed([_outcome(function, holding, task, advance) for task in tasks])
 
 
+class Server:
+    """What runs where a cluster keeps objects: an actor."""
+
+    def serve(self, message: bytes) -> bytes:
+        """Do the tasks of a message."""
+        return serve(message)
+
+
 def _outcome(work: Work, holding: Holding, task: Task, advance: Callable[[int], None]) -> Outcome:
     found = outcome(work, holding, task, advance)
     return found if found.error is None else Outcome(error=_told(found.error, f"on shards {task.shards}"))
