@@ -30,7 +30,8 @@ class Futures(AbstractSlots):
                 "Futures is for processes; for threads use vcmc.executors.Local(num_threads=...)."
             )
         self.pool = pool
-        self.num_slots = num_slots or int(getattr(pool, "_max_workers", None) or 1)
+        counts = (num_slots, *(getattr(pool, name, None) for name in ("num_workers", "_max_workers")), 1)
+        self.num_slots = next(int(count) for count in counts if count)
 
     def open_slots(self) -> list[AbstractSlot]:
         return [FuturesSlot(self.pool) for _ in range(self.num_slots)]
