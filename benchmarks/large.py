@@ -1,6 +1,6 @@
 """More rows than fit: 10^7 rows x 20 columns of Parquet, in 64 shards, and what a run costs by the number of rows.
 
-Run on a quiet machine with 5 GB of free disk: python benchmarks/large.py [folder]
+Run on a quiet machine with 5 GB of free disk: python benchmarks/large.py [folder [exponents]]
 """
 
 import multiprocessing
@@ -25,6 +25,7 @@ from vcmc.holding import Holding, Task
 
 DIM, NUM_SHARDS = 19, 64
 NUM_DRAWS, SAMPLER = 300, vcmc.samplers.NUTS(num_warmup=200, target_accept=0.7)
+EXPONENTS = [int(each) for each in sys.argv[2:]] or [4, 5, 6, 7]
 COLUMNS = {"x": [f"x{j}" for j in range(DIM)], "y": "y"}
 
 
@@ -99,7 +100,7 @@ def main(folder: Path) -> None:
     )
     say("|" + "---|" * 14)
     model = vcmc.models.Logistic(DIM)
-    for exponent in (4, 5, 6, 7):
+    for exponent in EXPONENTS:
         num_rows = 10**exponent
         path = folder / f"rows-{exponent}.parquet"
         if not path.exists():

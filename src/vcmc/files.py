@@ -251,7 +251,7 @@ def _parquet(files: Sequence[Path]) -> Iterator[Batch]:
         raise ImportError('reading Parquet files needs pyarrow: pip install "vcmc[parquet]"') from error
     done = 0
     for path in files:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, pre_buffer=False) as file:  # a buffer would hold the whole file
             size = file.metadata.num_rows and sum(
                 file.metadata.row_group(group).total_byte_size
                 for group in range(file.metadata.num_row_groups)
