@@ -236,3 +236,15 @@ def test_bad_loaders_are_refused(load, message):
     )
     with pytest.raises(ValueError, match=message):
         vcmc.infer(model, load, num_shards=3)
+
+
+def test_a_parquet_file_is_not_held_whole(tmp_path, monkeypatch):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(files, "BATCH_BYTES", 2**18)
+    table = pa.table({"x": np.random.default_rng(0).normal(size=4_000_000)})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=100_000)
+    del table
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in files.batches(tmp_path / "rows.parquet")]
+    assert len(held) > 40
+    assert max(held) < 0.2 * (tmp_path / "rows.parquet").stat().st_size
