@@ -24,7 +24,7 @@ from vcmc.files import batches
 from vcmc.holding import Holding, Task
 
 DIM, NUM_SHARDS = 19, 64
-NUM_DRAWS, SAMPLER = 300, vcmc.samplers.NUTS(num_warmup=200, target_accept=0.7)
+NUM_DRAWS, SAMPLER = 100, vcmc.samplers.NUTS(num_warmup=100, target_accept=0.7)
 EXPONENTS = [int(each) for each in sys.argv[2:]] or [4, 5, 6, 7]
 COLUMNS = {"x": [f"x{j}" for j in range(DIM)], "y": "y"}
 
@@ -93,7 +93,7 @@ def read(path: Path) -> float:
 
 
 def main(folder: Path) -> None:
-    say(f"## Logistic regression on Parquet, {DIM} covariates, K={NUM_SHARDS}, Processes(2), 200 + 300 steps")
+    say(f"## Logistic regression on Parquet, {DIM} covariates, K={NUM_SHARDS}, Processes(2), 100 + 100 steps")
     say(
         "| rows | file, MB | one pass, s | dealing, s | check, start, s | sampling, s | µs a draw and 1000 rows | combining, s | "
         "diagnosing, s | shard, MB | peak of a process, MB | allowed | of the driver | verdict |"

@@ -17,7 +17,7 @@ import numpy as np
 from .model import Model, Subposterior
 from .shard import AbstractPartition, Held, Shard
 
-MAX_BYTES = 2**28  # of shards that are loaded from elsewhere and kept for the next task
+MAX_BYTES = 2**27  # of shards that are loaded from elsewhere and kept for the next task
 
 
 class Task(NamedTuple):

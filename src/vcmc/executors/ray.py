@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..cores import num_cores
-from .processes import ONE_THREAD
+from .processes import FEW_ARENAS, ONE_THREAD
 from .slots import AbstractSlot, AbstractSlots, Server, SlotLost
 
 
@@ -51,6 +51,7 @@ class RaySlot(AbstractSlot):
         self.abandon()
         environment = {
             **ONE_THREAD,
+            **FEW_ARENAS,
             "NPROC": os.environ["NPROC"],
         }  # the same programs as here, to the last bit
         options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 2}
