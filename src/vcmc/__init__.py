@@ -36,6 +36,7 @@ from .infer import infer  # noqa: E402
 from .load import load  # noqa: E402
 from .model import Model  # noqa: E402
 from .partition import LazyRows, Partition, split  # noqa: E402
+from .reading import read_draws  # noqa: E402
 from .refine import refine  # noqa: E402
 from .space import (  # noqa: E402
     Correlation,
@@ -83,6 +84,7 @@ __all__ = [
     "models",
     "objective",
     "optimizers",
+    "read_draws",
     "refine",
     "samplers",
     "split",
