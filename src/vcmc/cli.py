@@ -1,6 +1,11 @@
-"""The command line: `vcmc demo`, `vcmc reproduce`."""
+"""The command line. What is wrong with what a user says is one line, without a traceback.
 
-from collections.abc import Callable
+Exit codes: 0, all is well; 1, an error; 2, a command that cannot be understood; 3, a result that is not good; 130, interrupted.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +43,183 @@ def demo(out: Path, seed: int) -> None:
       vcmc demo --out pictures
     """
     run_demo(out, seed, _console())
+
+
+NOT_GOOD, INTERRUPTED = 3, 130  # exit codes
+
+_columns = click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=COLUMN[,COLUMN...]",
+    help="An array of the model made of columns of the data; without any, every column is an array by itself.",
+)
+_model = click.option("--model", metavar="FILE.PY:NAME", help="The model, in a Python file.")
+_data = click.option("--data", metavar="PATH", help="All rows.")
+_file = click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("posterior.nc"),
+    show_default=True,
+    help="The ArviZ file to write.",
+)
+
+
+@main.command()
+@click.argument("model", metavar="FILE.PY:NAME")
+@click.argument("data")
+@click.option("--num-shards", type=click.IntRange(1), required=True, help="Number of shards.")
+@_out("run", "The run directory. The same command goes on where a stopped run was.")
+@click.option("--num-draws", default=1000, show_default=True, help="Draws of every shard.")
+@_seed
+@_columns
+@click.option(
+    "--executor",
+    default="local",
+    show_default=True,
+    help="Where shards are sampled: local, processes:N, dask:ADDRESS, ray or ray:ADDRESS.",
+)
+@click.option("--refine", "refined", is_flag=True, help="Turn the draws into exact ones in the end.")
+def run(
+    model: str,
+    data: str,
+    num_shards: int,
+    out: Path,
+    num_draws: int,
+    seed: int,
+    columns: Sequence[str],
+    executor: str,
+    refined: bool,
+) -> None:
+    r"""Sample a model on rows that are dealt into shards.
+
+    FILE.PY:NAME is a vcmc.Model or a NumPyro model in a Python file; DATA a Parquet file, a folder of them, a Zarr store or a NumPy file (.npz).
+    Exits with 3 if the result is not good.
+
+    \b
+    Examples:
+      vcmc run model.py:model rows.parquet --num-shards 20 --out runs/a
+      vcmc run model.py:model rows.parquet --num-shards 64 --column x=age,income --column y=bought --executor processes:8
+    """
+    from . import jobs
+    from .diagnose import stored_diagnosis
+
+    with _one_line("the same command goes on where it was."):
+        tree = jobs.run(
+            model,
+            data,
+            out,
+            num_shards=num_shards,
+            num_draws=num_draws,
+            seed=seed,
+            executor=executor,
+            columns=_chosen(columns),
+            refined=refined,
+        )
+        _tell(stored_diagnosis(tree), f"The result is in {out}: vcmc.load({str(out)!r}).")
+
+
+@main.command()
+@click.argument("draws", nargs=-1, required=True)
+@_file
+@_seed
+def combine(draws: tuple[str, ...], out: Path, seed: int) -> None:
+    r"""Combine draws of shards, one file for each, by consensus averages.
+
+    DRAWS are CmdStan's CSV files, ArviZ files (.nc) or NumPy files (.npz).
+
+    \b
+    Example:
+      vcmc combine shard-0.csv shard-1.csv shard-2.csv --out posterior.nc
+    """
+    from . import jobs
+
+    with _one_line():
+        tree = jobs.combined(draws, out, seed)
+        _console().print(f"{tree.attrs['verdict_text']}\nThe result is in {out}.", highlight=False)
+
+
+@main.command()
+@click.argument("result")
+@_model
+@_data
+@_columns
+def diagnose(result: str, model: str | None, data: str | None, columns: Sequence[str]) -> None:
+    r"""Say how good a result is: a run directory, or an ArviZ file.
+
+    What was found when it was made is told at once; with a model and data it is found out anew. Exits with 3 if the result is not good.
+
+    \b
+    Examples:
+      vcmc diagnose runs/a
+      vcmc diagnose posterior.nc --model model.py:model --data rows.parquet
+    """
+    from . import jobs
+
+    if (model is None) != (data is None):
+        raise click.UsageError("--model and --data go together.")
+    with _one_line():
+        _tell(jobs.judged(result, model, data, _chosen(columns)))
+
+
+@main.command()
+@click.argument("result")
+@_model
+@_data
+@_columns
+@_file
+@_seed
+def refine(
+    result: str, model: str | None, data: str | None, columns: Sequence[str], out: Path, seed: int
+) -> None:
+    r"""Turn the draws of a result into exact ones, by evaluating all rows more often.
+
+    \b
+    Example:
+      vcmc refine runs/a --model model.py:model --data rows.parquet --out exact.nc
+    """
+    from . import jobs
+    from .diagnose import stored_diagnosis
+
+    if model is None or data is None:
+        raise click.UsageError("refining needs --model and --data.")
+    with _one_line():
+        tree = jobs.refined(result, model, data, out, _chosen(columns), seed)
+        _tell(stored_diagnosis(tree), f"The result is in {out}.")
+
+
+def _chosen(columns: Sequence[str]) -> dict[str, str | list[str]] | None:
+    """Arrays by name, from what was said as NAME=COLUMN or NAME=COLUMN,COLUMN."""
+    found: dict[str, str | list[str]] = {}
+    for each in columns:
+        name, equals, rest = each.partition("=")
+        if not (name and equals and rest):
+            raise click.UsageError(f"--column is NAME=COLUMN or NAME=COLUMN,COLUMN; got {each!r}.")
+        found[name] = rest.split(",") if "," in rest else rest
+    return found or None
+
+
+def _tell(diagnosis: Any, where: str = "") -> None:
+    """Print what a diagnosis says, and exit accordingly."""
+    _console().print(f"{diagnosis}\n{where}".rstrip(), highlight=False)
+    if diagnosis.verdict not in ("good", "unknown"):
+        raise SystemExit(NOT_GOOD)
+
+
+@contextmanager
+def _one_line(after_interrupt: str = "") -> Iterator[None]:
+    """Tell errors in a line, and warnings not at all, as what is doubtful is in the verdict."""
+    from .assembly import DoubtfulWarning
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DoubtfulWarning)
+            yield
+    except KeyboardInterrupt:
+        _console().print(f"interrupted; {after_interrupt}".rstrip("; "))
+        raise SystemExit(INTERRUPTED) from None
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
+        raise click.ClickException(" ".join(str(error).split())) from error
 
 
 @main.command()
@@ -94,7 +276,7 @@ def reproduce(
                 console.print(f"wrote {path}", highlight=False)
     except KeyboardInterrupt:
         console.print("interrupted; the same command goes on where it was.")
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None
     except OSError as error:
         raise click.ClickException(str(error)) from error
 

@@ -122,8 +122,8 @@ def deal(
     kinds: dict[str, Any] = {}
     buffers: list[list[Batch]] = [[] for _ in range(num_shards)]
     buffered = done = 0
-    for batch in _named(batches(rows), columns):
-        arrays = as_rows(batch, done)
+    for batch in batches(rows):
+        arrays = as_rows(choose_columns(batch, columns), done)
         count = len(next(iter(arrays.values())))
         _check_kinds(kinds, arrays, done)
         if len(order) < count:
@@ -203,21 +203,17 @@ def batches(rows: Any) -> Iterator[Batch]:
     )
 
 
-def _named(found: Iterator[Batch], columns: Columns | None) -> Iterator[Batch]:
-    """Batches whose arrays are made of the columns that are asked for."""
-    for batch in found:
-        if columns is None:
-            yield batch
-            continue
-        wanted = {name for each in columns.values() for name in ([each] if isinstance(each, str) else each)}
-        if missing := sorted(wanted - set(batch)):
-            raise ValueError(
-                f"columns asks for {missing}, which are not there; the columns are {sorted(batch)}."
-            )
-        yield {
-            name: batch[each] if isinstance(each, str) else np.stack([batch[one] for one in each], axis=1)
-            for name, each in columns.items()
-        }
+def choose_columns(batch: Batch, columns: Columns | None) -> Batch:
+    """Arrays that are made of the columns that are asked for."""
+    if columns is None:
+        return batch
+    wanted = {name for each in columns.values() for name in ([each] if isinstance(each, str) else each)}
+    if missing := sorted(wanted - set(batch)):
+        raise ValueError(f"columns asks for {missing}, which are not there; the columns are {sorted(batch)}.")
+    return {
+        name: batch[each] if isinstance(each, str) else np.stack([batch[one] for one in each], axis=1)
+        for name, each in columns.items()
+    }
 
 
 def _slices(arrays: Mapping[str, Any]) -> Iterator[Batch]:
