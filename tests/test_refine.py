@@ -26,7 +26,7 @@ def rare():
     y[:: NUM_ROWS // NUM_EVENTS] = 1
     partition = vcmc.split({"y": y}, 4, seed=1)
     with pytest.warns(vcmc.DoubtfulWarning, match="The result is poor"):
-        tree = vcmc.infer(model, partition, combiner=Consensus())
+        tree = vcmc.infer(model, partition, num_draws=2000, combiner=Consensus())
     return model, partition, tree
 
 
