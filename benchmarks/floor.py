@@ -274,8 +274,7 @@ def _curvature(target: Target, point: Point) -> np.ndarray:
 
 
 def _target(problem: Problem, partition: vcmc.Partition) -> Target:
-    shards = [partition.load(shard) for shard in range(partition.num_shards)]
-    return Target(problem.model.fitted(shards), shards, vcmc.executors.Local())
+    return Target.fitted(problem.model, partition, vcmc.executors.Local())
 
 
 def lost_shards(problem: Problem, partition: vcmc.Partition, draws: dict[str, np.ndarray]) -> list[int]:

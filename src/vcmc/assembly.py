@@ -92,8 +92,8 @@ def checked_target(
     model: Model, partition: AbstractPartition, executor: executors.AbstractExecutor, key: Array
 ) -> Target:
     """The target of a model that has its point estimates, and whose log density was seen to be what it must be."""
-    target = Target(model, partition, executor)
-    target.holding.model = model = model.fitted(target.holding.shards)
+    target = Target.fitted(model, partition, executor)
+    model = target.model
     somewhere = 0.5 * jax.random.normal(key, (model.space.dim,))
     some = [target.holding.shards[shard] for shard in range(min(2, target.num_shards))]
     check_additivity(model, some, somewhere)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .shard import check_loader
 from .space import Product, Real, Space
 
 Named = dict[str, np.ndarray]
@@ -23,12 +24,7 @@ class LazyDraws:
     """
 
     def __init__(self, load: Callable[[int], Mapping[str, Any]], num_shards: int):
-        if not callable(load):
-            raise TypeError(
-                f"load must be a function from a shard's number to its draws; got {type(load).__name__}."
-            )
-        if not isinstance(num_shards, int | np.integer) or num_shards < 1:
-            raise ValueError(f"num_shards must be a whole number of 1 or more; got {num_shards!r}.")
+        check_loader(load, num_shards, "draws")
         self.load = load
         self.num_shards = int(num_shards)
 

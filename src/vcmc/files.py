@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .rows import as_rows
-from .shard import AbstractPartition, Shard, padded_length
+from .shard import AbstractPartition, Shard, check_num_shards, padded_length
 
 BATCH_BYTES = 2**24  # of rows read at once
 BUFFER_BYTES = 2**26  # of dealt rows that are held before they are written: opening files takes time
@@ -100,8 +100,7 @@ def deal(
     advance: Callable[[int], None] = lambda _: None,
 ) -> Filed:
     """Deal rows that are read batch by batch into the files of a folder; `advance` hears how many were."""
-    if not isinstance(num_shards, int | np.integer) or num_shards < 1:
-        raise ValueError(f"num_shards must be a whole number of 1 or more; got {num_shards!r}.")
+    check_num_shards(num_shards)
     source = {"num_shards": int(num_shards), "seed": int(seed), "columns": columns, "rows": described(rows)}
     source = json.loads(json.dumps(source))  # as it will be read
     if (folder / MANIFEST).exists():

@@ -16,13 +16,13 @@ from . import executors
 from .combine import combine
 from .diagnose import diagnose
 from .diagnostics.verdict import Diagnosis
-from .files import batches, choose_columns
+from .files import Columns, batches, choose_columns
 from .frontends.numpyro import from_numpyro
 from .infer import infer
 from .load import load
 from .model import Model
 from .partition import split
-from .reading import read_draws
+from .reading import read_draws, read_tree
 from .refine import refine
 from .rows import as_rows
 from .shard import AbstractPartition
@@ -30,17 +30,16 @@ from .shard import AbstractPartition
 if TYPE_CHECKING:
     from xarray import DataTree
 
-Columns = Mapping[str, str | Sequence[str]]
-
 
 def named_model(where: str, rows: Any) -> Model:
     """The model that `file.py:name` says: a `Model`, or a NumPyro model, whose shapes are learnt from some rows."""
     path, _, name = where.rpartition(":")
     if not path or not name:
         raise ValueError(f"a model is named as file.py:name, such as model.py:model; got {where!r}.")
-    found = _module(Path(path)).__dict__.get(name)
+    inside = _module(Path(path)).__dict__
+    found = inside.get(name)
     if found is None:
-        public = [each for each in _module(Path(path)).__dict__ if not each.startswith("_")]
+        public = [each for each in inside if not each.startswith("_")]
         raise ValueError(f"there is no {name!r} in {path}; there are {public}.")
     if isinstance(found, Model):
         return found
@@ -93,6 +92,12 @@ def some_rows(rows: Any, columns: Columns | None) -> Any:
     raise ValueError(f"{rows} has no rows.")
 
 
+def model_and_rows(model: str, data: str, columns: Columns | None) -> tuple[Model, Any]:
+    """The model that is named, and the rows that it is of."""
+    rows = rows_of(data, columns)
+    return named_model(model, some_rows(rows, columns)), rows
+
+
 def executor_named(name: str) -> executors.AbstractExecutor:
     """An executor by what the command line calls it: local, processes:4, dask:ADDRESS, ray or ray:ADDRESS."""
     kind, _, rest = name.partition(":")
@@ -122,13 +127,12 @@ def run(
     refined: bool,
 ) -> "DataTree":
     """Sample a model of a Python file on rows of a file, into a run directory."""
-    rows = rows_of(data, columns)
-    found = named_model(model, some_rows(rows, columns))
+    found, rows = model_and_rows(model, data, columns)
     chosen = executor_named(executor)
     try:
         return infer(
             found,
-            _dealt(rows, num_shards, seed, columns, out),
+            dealt(rows, num_shards, seed, columns, out / "rows"),
             seed=seed,
             num_draws=num_draws,
             executor=chosen,
@@ -139,10 +143,13 @@ def run(
         chosen.close()
 
 
-def _dealt(rows: Any, num_shards: int, seed: int, columns: Columns | None, out: Path) -> AbstractPartition:
+def dealt(
+    rows: Any, num_shards: int, seed: int, columns: Columns | None, folder: Path | None
+) -> AbstractPartition:
+    """Rows in shards: those of a file in a folder, or in one that is there already."""
     if isinstance(rows, Mapping):
         return split(rows, num_shards, seed=seed)
-    return split(rows, num_shards, seed=seed, columns=columns, folder=out / "rows")
+    return split(rows, num_shards, seed=seed, columns=columns, folder=folder)
 
 
 def tree_of(path: str) -> "DataTree":
@@ -151,15 +158,7 @@ def tree_of(path: str) -> "DataTree":
         return load(path)
     if not Path(path).exists():
         raise FileNotFoundError(f"there is no run directory or file {path} (looked in {Path.cwd()}).")
-    import xarray as xr
-
-    try:
-        with xr.open_datatree(path) as tree:
-            return tree.load()
-    except (ValueError, ImportError) as error:
-        raise ValueError(
-            f'{path} must be a run directory or an ArviZ file; it could not be read ({error}). If a library is missing: pip install "vcmc[netcdf]"'
-        ) from error
+    return read_tree(Path(path))
 
 
 def combined(draws: Sequence[str], out: Path, seed: int) -> "DataTree":
@@ -175,8 +174,7 @@ def judged(path: str, model: str | None, data: str | None, columns: Columns | No
     tree = tree_of(path)
     if model is None or data is None:
         return diagnose(tree)
-    rows = rows_of(data, columns)
-    found = named_model(model, some_rows(rows, columns))
+    found, rows = model_and_rows(model, data, columns)
     return diagnose(tree, found, _partition(path, rows, tree, columns))
 
 
@@ -184,8 +182,7 @@ def refined(path: str, model: str, data: str, out: Path, columns: Columns | None
     """A result, refined and written to a file."""
     _check_netcdf(out)
     tree = tree_of(path)
-    rows = rows_of(data, columns)
-    found = named_model(model, some_rows(rows, columns))
+    found, rows = model_and_rows(model, data, columns)
     better = refine(tree, found, _partition(path, rows, tree, columns), seed=seed)
     write_tree(better, out)
     return better
@@ -196,8 +193,7 @@ def _partition(path: str, rows: Any, tree: "DataTree", columns: Columns | None) 
     if isinstance(rows, Mapping):
         return rows
     num_shards, seed = int(tree.attrs.get("num_shards", 1)), int(tree.attrs.get("seed", 0))
-    folder = Path(path) / "rows" if Path(path).is_dir() else None
-    return split(rows, num_shards, seed=seed, columns=columns, folder=folder)
+    return dealt(rows, num_shards, seed, columns, Path(path) / "rows" if Path(path).is_dir() else None)
 
 
 def _check_netcdf(out: Path) -> None:

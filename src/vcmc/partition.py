@@ -13,7 +13,7 @@ import numpy as np
 from .files import Columns, Filed, deal, is_large
 from .progress import Bars
 from .rows import as_rows
-from .shard import AbstractPartition, Held, Shard, padded, padded_length
+from .shard import AbstractPartition, Held, Shard, check_loader, padded, padded_length
 from .typing import Rows
 
 
@@ -170,12 +170,7 @@ class LazyRows(AbstractPartition):
     """
 
     def __init__(self, load: Callable[[int], Any], num_shards: int):
-        if not callable(load):
-            raise TypeError(
-                f"load must be a function from a shard's number to its rows; got {type(load).__name__}."
-            )
-        if not isinstance(num_shards, int | np.integer) or num_shards < 1:
-            raise ValueError(f"num_shards must be a whole number of 1 or more; got {num_shards!r}.")
+        check_loader(load, num_shards, "rows")
         self._load = load
         self._num_shards = int(num_shards)
 

@@ -99,7 +99,7 @@ def _file(path: Path) -> tuple[Arrays, Arrays]:
         with np.load(path, allow_pickle=False) as kept:
             return {name: kept[name][None] for name in kept.files}, {}
     if path.suffix in (".nc", ".h5", ".netcdf"):
-        return _netcdf(path)
+        return _arviz(read_tree(path))
     raise ValueError(f"draws are read from {FORMATS}; got {path}.")
 
 
@@ -190,12 +190,13 @@ def _squeezed(array: np.ndarray, fit: Any, name: str) -> np.ndarray:
     return array[..., 0] if dims == [] and array.ndim == 3 else array
 
 
-def _netcdf(path: Path) -> tuple[Arrays, Arrays]:
+def read_tree(path: Path) -> "DataTree":
+    """The tree in an ArviZ file."""
     import xarray as xr
 
     try:
         with xr.open_datatree(path) as tree:
-            return _arviz(tree.load())
+            return tree.load()
     except (ValueError, ImportError) as error:
         raise ValueError(
             f'{path} could not be read as an ArviZ file ({error}). If a library is missing: pip install "vcmc[netcdf]"'

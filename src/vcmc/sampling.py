@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .diagnostics.shards import unusable
 from .executors import AbstractExecutor, SlotLost
 from .holding import Holding, Task
 from .samplers.base import BLOCK, AbstractSampler, Chain, Reached, joined
@@ -141,11 +142,8 @@ def chain_of(blocks: Sequence[Mapping[str, np.ndarray]]) -> Chain:
 
 def _trouble(chain: Chain) -> str:
     """Why a chain cannot be used; nothing if it can."""
-    points = chain.points
-    if not np.isfinite(points).all():
-        return "its draws are not finite"
-    if len(points) > 1 and (points == points[:1]).all():
-        return "a chain of it is stuck: all draws are the same"
+    if reason := unusable(chain.points[None]):
+        return reason
     if "diverging" in chain.stats and (share := float(chain.stats["diverging"].mean())) > MOSTLY:
         return f"{100 * share:.0f} % of a chain's steps diverge"
     return ""

@@ -7,7 +7,7 @@ process can find them, needs nothing more: it travels as it is. One that holds r
 import abc
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -51,6 +51,21 @@ class Shards(Protocol):
     def __iter__(self) -> Iterator[Shard]: ...
 
     def __getitem__(self, shard: int, /) -> Shard: ...
+
+
+def check_num_shards(num_shards: Any) -> None:
+    """Refuse what is not a number of shards."""
+    if not isinstance(num_shards, int | np.integer) or num_shards < 1:
+        raise ValueError(f"num_shards must be a whole number of 1 or more; got {num_shards!r}.")
+
+
+def check_loader(load: Any, num_shards: Any, what: str) -> None:
+    """Refuse what cannot load the rows or draws of so many shards."""
+    if not callable(load):
+        raise TypeError(
+            f"load must be a function from a shard's number to its {what}; got {type(load).__name__}."
+        )
+    check_num_shards(num_shards)
 
 
 def padded(rows: Mapping[str, np.ndarray], length: int) -> Shard:

@@ -39,6 +39,13 @@ class Target:
         self.holding = Holding(model, shards)
         self.executor = executor
 
+    @classmethod
+    def fitted(cls, model: Model, partition: AbstractPartition, executor: Mapper) -> "Target":
+        """The target of a model that takes its point estimates, if it has any, from all shards."""
+        target = cls(model, partition, executor)
+        target.holding.model = model.fitted(target.holding.shards)
+        return target
+
     @property
     def model(self) -> Model:
         """The model, with its point estimates."""

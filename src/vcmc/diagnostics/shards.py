@@ -30,15 +30,22 @@ def broken_shards(draws: Draws | Iterable[Float[np.ndarray, "chain draw dim"]]) 
     for shard, points in enumerate(draws):
         mark = hash(np.sort(points[..., 0], axis=None).tobytes())
         twin = seen.setdefault(mark, shard)
-        if not np.isfinite(points).all():
-            reasons[shard] = "its draws are not finite"
-        elif points.shape[1] > 1 and (points == points[:, :1]).all(axis=(1, 2)).any():
-            reasons[shard] = "a chain of it is stuck: all draws are the same"
+        if reason := unusable(points):
+            reasons[shard] = reason
         elif points.shape[1] > 1 and (fixed := (points == points[:1, :1]).all(axis=(0, 1))).any():
             reasons[shard] = f"its coordinates {_list(np.flatnonzero(fixed))} never change"
         elif twin < shard:
             reasons[shard] = f"its draws are those of shard {twin}"
     return reasons
+
+
+def unusable(points: Float[np.ndarray, "chain draw dim"]) -> str:
+    """Why chains cannot be used, by themselves; nothing if they can."""
+    if not np.isfinite(points).all():
+        return "its draws are not finite"
+    if points.shape[1] > 1 and (points == points[:, :1]).all(axis=(1, 2)).any():
+        return "a chain of it is stuck: all draws are the same"
+    return ""
 
 
 def shard_rhat(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -290,6 +290,4 @@ def trial_of(name: str, make: Callable[[Size, int], Problem], size: Size, job: J
 
 @lru_cache(maxsize=1)
 def _target(trial: Trial, num_shards: int) -> Target:
-    target = Target(trial.problem.model, trial.partition(num_shards), Local())
-    target.holding.model = trial.problem.model.fitted(target.holding.shards)
-    return target
+    return Target.fitted(trial.problem.model, trial.partition(num_shards), Local())
