@@ -18,6 +18,7 @@ from timing import say
 import vcmc
 from vcmc.executors import AbstractExecutor, Dask, Local, Processes, Ray
 from vcmc.holding import Holding, Task
+from vcmc.progress import Bars
 from vcmc.sampling import Plan, sample_shards
 from vcmc.target import Target
 
@@ -135,7 +136,7 @@ def _sample(executor: AbstractExecutor, holding: Holding, num_draws: int) -> flo
         1.0,
     )
     begin = time.perf_counter()
-    sample_shards(executor, holding, plan, lambda _: None)
+    sample_shards(executor, holding, plan, Bars(False).stage("sample", None))
     return time.perf_counter() - begin
 
 

@@ -36,8 +36,18 @@ from .infer import infer  # noqa: E402
 from .load import load  # noqa: E402
 from .model import Model  # noqa: E402
 from .partition import LazyRows, Partition, split  # noqa: E402
+from .plots import (  # noqa: E402
+    plot_comparison,
+    plot_density,
+    plot_errors,
+    plot_forest,
+    plot_objective,
+    plot_timings,
+    plot_weights,
+)
 from .reading import read_draws  # noqa: E402
 from .refine import refine  # noqa: E402
+from .report import report  # noqa: E402
 from .space import (  # noqa: E402
     Correlation,
     Exchangeable,
@@ -84,8 +94,16 @@ __all__ = [
     "models",
     "objective",
     "optimizers",
+    "plot_comparison",
+    "plot_density",
+    "plot_errors",
+    "plot_forest",
+    "plot_objective",
+    "plot_timings",
+    "plot_weights",
     "read_draws",
     "refine",
+    "report",
     "samplers",
     "split",
 ]

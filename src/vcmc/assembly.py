@@ -14,6 +14,7 @@ from .diagnostics.additivity import check_additivity, check_labels
 from .files import is_large
 from .model import Model
 from .partition import LazyRows, split
+from .progress import Shown
 from .result import by_coordinate, to_params
 from .shard import AbstractPartition
 from .space import Product
@@ -69,7 +70,7 @@ class Clock:
 
 
 def partition_of(
-    rows: Any, num_shards: int | None, seed: int, folder: Path | None = None, progress: bool = True
+    rows: Any, num_shards: int | None, seed: int, folder: Path | None = None, progress: Shown = True
 ) -> AbstractPartition:
     """Rows as a partition: the user's own, or dealt here."""
     if callable(rows) and not isinstance(rows, AbstractPartition) and num_shards is not None:

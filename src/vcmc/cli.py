@@ -3,6 +3,7 @@
 Exit codes: 0, all is well; 1, an error; 2, a command that cannot be understood; 3, a result that is not good; 130, interrupted.
 """
 
+import shlex
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -115,8 +116,13 @@ def run(
             executor=executor,
             columns=_chosen(columns),
             refined=refined,
+            command=_typed(),
         )
-        _tell(stored_diagnosis(tree), f"The result is in {out}: vcmc.load({str(out)!r}).")
+        page = jobs.reported(str(out), None)
+        _tell(
+            stored_diagnosis(tree),
+            f"The result is in {out}: vcmc.load({str(out)!r}). The report is in {page}.",
+        )
 
 
 @main.command()
@@ -186,6 +192,45 @@ def refine(
     with _one_line():
         tree = jobs.refined(result, model, data, out, _chosen(columns), seed)
         _tell(stored_diagnosis(tree), f"The result is in {out}.")
+
+
+@main.command()
+@click.argument("result")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="The page to write; by default report.html in the run directory, or beside the file.",
+)
+def report(result: str, out: Path | None) -> None:
+    r"""Write a page about a result, a run directory or an ArviZ file: one HTML file, which needs no network.
+
+    \b
+    Examples:
+      vcmc report runs/a
+      vcmc report posterior.nc --out page.html
+    """
+    from . import jobs
+
+    with _one_line():
+        _console().print(f"wrote {jobs.reported(result, out)}", highlight=False)
+
+
+def _typed() -> str:
+    """The command that is being run, with all its options, as a shell takes it."""
+    context = click.get_current_context()
+    words = ["vcmc", str(context.info_name)]
+    for each in context.command.params:
+        value = context.params[str(each.name)]
+        if isinstance(each, click.Argument):
+            words.append(str(value))
+        elif value is True:
+            words.append(each.opts[0])
+        elif isinstance(value, tuple):
+            words += [word for one in value for word in (each.opts[0], str(one))]
+        elif value is not None and value is not False:
+            words += [each.opts[0], str(value)]
+    return shlex.join(words)
 
 
 def _chosen(columns: Sequence[str]) -> dict[str, str | list[str]] | None:

@@ -25,7 +25,7 @@ from .diagnostics.verdict import judge
 from .draws import OneByOne, named_draws, shapes_of, space_of
 from .model import Model
 from .partition import check_seed
-from .progress import Bars
+from .progress import Bars, Shown
 from .result import make_tree, to_points
 from .shard import AbstractPartition
 from .space import Product, Space
@@ -46,7 +46,7 @@ def combine(
     prior: combiners.Prior | None = None,
     executor: Any = None,
     seed: int = 0,
-    progress: bool = True,
+    progress: Shown = True,
 ) -> "DataTree":
     """Combine draws of shards that were made elsewhere.
 
@@ -65,7 +65,7 @@ def combine(
         prior: what the shards hold besides their rows, as in `infer`; by default what a tree says, or what the combiner needs.
         executor: where the log density is evaluated; by default `executors.Local()`.
         seed: seed of what is random in the combiner.
-        progress: show progress if standard error is a terminal.
+        progress: show progress if standard error is a terminal; "lines" writes plain lines elsewhere.
 
     >>> import numpy as np
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))

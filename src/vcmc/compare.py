@@ -23,6 +23,7 @@ from .infer import infer
 from .memory import PeakMemory
 from .model import Model
 from .partition import Partition
+from .progress import Shown
 from .result import posterior_draws
 from .space import Product, Space
 
@@ -42,7 +43,7 @@ def compare(
     prior: Prior | None = None,
     executor: Any = None,
     seed: int = 0,
-    progress: bool = True,
+    progress: Shown = True,
 ) -> Comparison:
     """Run several combiners on the same draws of shards.
 
@@ -60,7 +61,7 @@ def compare(
         prior: what draws of shards hold besides their rows, as in `combine`.
         executor: where shards are sampled and evaluated; by default `executors.Local()`.
         seed: seed of everything random.
-        progress: show progress if standard error is a terminal.
+        progress: show progress if standard error is a terminal; "lines" writes plain lines elsewhere.
     """
     named = _named(combiners, isinstance(source, Model))
     options: dict[str, Any] = {"executor": executor, "seed": seed, "progress": progress}

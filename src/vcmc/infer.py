@@ -30,7 +30,7 @@ from .diagnostics.shards import broken_shards
 from .model import Model
 from .overlap import sample_and_optimise
 from .partition import check_seed
-from .progress import Bars
+from .progress import Bars, Shown
 from .refine import diagnose_refined, refine_draws
 from .result import make_tree, to_params
 from .sampling import Plan, Sampled, sample_shards
@@ -57,7 +57,7 @@ def infer(
     overlap: bool = False,
     prior: combiners.Prior | None = None,
     refine: bool = False,
-    progress: bool = True,
+    progress: Shown = True,
 ) -> "DataTree":
     """Sample the posterior of a model on rows that are dealt into shards.
 
@@ -82,7 +82,7 @@ def infer(
             gives it the full prior and raises its likelihood to the power K, so that every shard guesses the whole posterior. By
             default it is what the combiner needs.
         refine: turn the combined draws into exact ones, as `vcmc.refine` does, by evaluating all rows more often.
-        progress: show progress if standard error is a terminal.
+        progress: show progress if standard error is a terminal; "lines" writes plain lines elsewhere.
 
     Returns:
         An `xarray.DataTree` with the groups `posterior` (chain, draw, …), `subposterior`
@@ -158,12 +158,14 @@ def infer(
         clock.lap("compile")
 
         stage = bars.stage(
-            f"sample {target.num_shards} shards", target.num_shards * sampler.num_chains * plan.num_steps
+            f"sample {target.num_shards} shards",
+            target.num_shards * sampler.num_chains * plan.num_steps,
+            target.num_shards,
         )
         if overlap:
-            sampled, found = sample_and_optimise(target, plan, combiner, seed, stage.advance)
+            sampled, found = sample_and_optimise(target, plan, combiner, seed, stage)
         else:
-            sampled, found = sample_shards(executor, holding, plan, stage.advance), None
+            sampled, found = sample_shards(executor, holding, plan, stage), None
         clock.lap("sample")
 
         settings |= {
@@ -194,9 +196,12 @@ def infer(
                 groups["posterior"] = to_params(model.space, jnp.asarray(refined.draws), model.derived)
                 settings |= refined.settings
                 clock.lap("refine")
+            stage = bars.stage("diagnose", None)
+            if refine:
                 diagnosis = diagnose_refined(refined, target, seed)
             else:
                 diagnosis = diagnose_draws(merged, target, notes, seed)
+            stage.finish()
             clock.lap("diagnose")
         except Exception as error:
             tree = _sampled(model, draws, stats, settings)

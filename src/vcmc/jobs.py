@@ -24,11 +24,16 @@ from .model import Model
 from .partition import split
 from .reading import read_draws, read_tree
 from .refine import refine
+from .report import report
 from .rows import as_rows
 from .shard import AbstractPartition
+from .store import Store, write
 
 if TYPE_CHECKING:
     from xarray import DataTree
+
+
+COMMAND = "command.txt"  # in a run directory: what was typed
 
 
 def named_model(where: str, rows: Any) -> Model:
@@ -125,10 +130,12 @@ def run(
     executor: str,
     columns: Columns | None,
     refined: bool,
+    command: str = "",
 ) -> "DataTree":
-    """Sample a model of a Python file on rows of a file, into a run directory."""
+    """Sample a model of a Python file on rows of a file, into a run directory, which also keeps what was typed."""
     found, rows = model_and_rows(model, data, columns)
     chosen = executor_named(executor)
+    _write_command(out, command)
     try:
         return infer(
             found,
@@ -138,9 +145,26 @@ def run(
             executor=chosen,
             store=out,
             refine=refined,
+            progress="lines",
         )
     finally:
         chosen.close()
+
+
+def _write_command(folder: Path, command: str) -> None:
+    kept = Store(folder).folder / COMMAND
+    if command and not kept.exists():
+        write(kept, lambda path: path.write_text(command + "\n"))
+
+
+def reported(path: str, out: Path | None) -> Path:
+    """A page about a result, written into the run directory or beside the file unless it is said where."""
+    tree = tree_of(path)
+    is_run = Path(path).is_dir()
+    typed = Path(path) / COMMAND
+    command = typed.read_text().strip() if is_run and typed.exists() else ""
+    where = out or (Path(path) / "report.html" if is_run else Path(path).with_suffix(".html"))
+    return report(tree, where, title=Path(path).absolute().name, command=command)
 
 
 def dealt(
@@ -149,7 +173,7 @@ def dealt(
     """Rows in shards: those of a file in a folder, or in one that is there already."""
     if isinstance(rows, Mapping):
         return split(rows, num_shards, seed=seed)
-    return split(rows, num_shards, seed=seed, columns=columns, folder=folder)
+    return split(rows, num_shards, seed=seed, columns=columns, folder=folder, progress="lines")
 
 
 def tree_of(path: str) -> "DataTree":
@@ -164,7 +188,7 @@ def tree_of(path: str) -> "DataTree":
 def combined(draws: Sequence[str], out: Path, seed: int) -> "DataTree":
     """Files of draws, one for each shard, combined and written to a file."""
     _check_netcdf(out)
-    tree = combine(read_draws(*draws), seed=seed)
+    tree = combine(read_draws(*draws), seed=seed, progress="lines")
     write_tree(tree, out)
     return tree
 
@@ -183,7 +207,7 @@ def refined(path: str, model: str, data: str, out: Path, columns: Columns | None
     _check_netcdf(out)
     tree = tree_of(path)
     found, rows = model_and_rows(model, data, columns)
-    better = refine(tree, found, _partition(path, rows, tree, columns), seed=seed)
+    better = refine(tree, found, _partition(path, rows, tree, columns), seed=seed, progress="lines")
     write_tree(better, out)
     return better
 

@@ -3,7 +3,6 @@
 What is optimised on is always the first half of every chain, and the end waits for both: so the result does not depend on who was faster.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, cast
@@ -12,7 +11,7 @@ import numpy as np
 
 from .combiners.base import AbstractCombiner, Subposteriors
 from .executors import AbstractExecutor
-from .progress import Interrupted
+from .progress import Interrupted, Stage
 from .samplers.base import BLOCK
 from .sampling import Plan, Sampled, sample_shards
 from .survey import survey
@@ -22,17 +21,17 @@ PIECES = 4  # of the second half: between them, an executor can evaluate
 
 
 def sample_and_optimise(
-    target: Target, plan: Plan, combiner: AbstractCombiner, seed: int, advance: Callable[[int], None]
+    target: Target, plan: Plan, combiner: AbstractCombiner, seed: int, stage: Stage
 ) -> tuple[Sampled, Any]:
     """All chains, and what the combiner learned from their first halves; nothing if these were too short."""
     warmup, every = plan.sampler.num_warmup, plan.num_steps
     ends = [_rounded(warmup + (every - warmup) * (PIECES + piece) // (2 * PIECES)) for piece in range(PIECES)]
-    sampled = _until(ends[0], target, plan, advance, None)
+    sampled = _until(ends[0], target, plan, stage, None)
 
     def rest() -> Sampled:
         found = sampled
         for end in [*ends[1:], every]:
-            found = _until(end, target, plan, advance, found)
+            found = _until(end, target, plan, stage, found)
         return found
 
     with ThreadPoolExecutor(1, thread_name_prefix="vcmc-overlap") as pool:
@@ -50,12 +49,10 @@ def _rounded(step: int) -> int:
     return -(-step // BLOCK) * BLOCK
 
 
-def _until(
-    end: int, target: Target, plan: Plan, advance: Callable[[int], None], begun: Sampled | None
-) -> Sampled:
+def _until(end: int, target: Target, plan: Plan, stage: Stage, begun: Sampled | None) -> Sampled:
     last = min(end, plan.num_steps)
     executor = cast(AbstractExecutor, target.executor)
-    return sample_shards(executor, target.holding, replace(plan, last_step=last), advance, begun)
+    return sample_shards(executor, target.holding, replace(plan, last_step=last), stage, begun)
 
 
 def _learned(target: Target, plan: Plan, combiner: AbstractCombiner, seed: int, sampled: Sampled) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .files import Columns, Filed, deal, is_large
-from .progress import Bars
+from .progress import Bars, Shown
 from .rows import as_rows
 from .shard import AbstractPartition, Held, Shard, check_loader, padded, padded_length
 from .typing import Rows
@@ -68,7 +68,7 @@ def split(
     groups: Any = None,
     columns: Columns | None = None,
     folder: str | Path | None = None,
-    progress: bool = True,
+    progress: Shown = True,
 ) -> Partition | Filed:
     """Deal rows into shards whose sizes differ by at most one, in random order.
 
@@ -86,7 +86,7 @@ def split(
             Sizes then differ by as much as the groups' sizes demand.
         columns: the arrays to make of a file's columns: `{"y": "clicked", "x": ["age", "income"]}`; by default an array for each.
         folder: where to deal rows that are read batch by batch; by default a temporary folder. On a cluster, one that all machines see.
-        progress: show how many rows were dealt batch by batch, if standard error is a terminal.
+        progress: show how many rows were dealt batch by batch, if standard error is a terminal; "lines" writes plain lines elsewhere.
 
     >>> import numpy as np
     >>> split({"y": np.arange(10.0)}, 3).sizes

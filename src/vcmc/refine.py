@@ -15,7 +15,7 @@ from .diagnostics.selfcheck import corrected
 from .diagnostics.verdict import Diagnosis
 from .ensemble import GOOD_RHAT, MAX_ITERATIONS, MIN_ESS, NUM_CHAINS, Goal, run_chains
 from .model import Model
-from .progress import Bars
+from .progress import Bars, Shown
 from .proposals import Proposal, resampled
 from .result import add_groups, to_params
 from .target import Target
@@ -50,7 +50,7 @@ def refine(
     max_iterations: int = MAX_ITERATIONS,
     executor: Any = None,
     seed: int = 0,
-    progress: bool = True,
+    progress: Shown = True,
 ) -> "DataTree":
     """Turn combined draws into draws of the posterior itself, by evaluating the full-data target.
 
@@ -68,7 +68,7 @@ def refine(
         max_iterations: iterations of every chain at most.
         executor: where the log density is evaluated; by default `executors.Local()`.
         seed: seed of everything random.
-        progress: show progress if standard error is a terminal.
+        progress: show progress if standard error is a terminal; "lines" writes plain lines elsewhere.
 
     Returns:
         The tree with other draws in `posterior`: of many chains, whose R-hat means what it says, or of one. Its attributes

@@ -17,6 +17,7 @@ import numpy as np
 from .diagnostics.shards import unusable
 from .executors import AbstractExecutor, SlotLost
 from .holding import Holding, Task
+from .progress import Stage
 from .samplers.base import BLOCK, AbstractSampler, Chain, Reached, joined
 from .store import ChainFolder, Store, StoreError
 
@@ -153,7 +154,7 @@ def sample_shards(
     executor: AbstractExecutor,
     holding: Holding,
     plan: Plan,
-    advance: Callable[[int], None],
+    stage: Stage,
     begun: Sampled | None = None,
 ) -> Sampled:
     """Chains of all shards, or their beginnings; those that fail are tried again with other random numbers.
@@ -171,7 +172,13 @@ def sample_shards(
     ]
     for attempt in range(MAX_ATTEMPTS):
         work = partial(make_chain, plan=replace(plan, attempt=attempt))
-        found = list(executor.outcomes(work, todo, holding, advance, one_by_one=True))
+        found = []
+        for task, each in zip(
+            todo, executor.outcomes(work, todo, holding, stage.advance, one_by_one=True), strict=True
+        ):
+            found.append(each)
+            if attempt == 0 and (plan.last_step or plan.num_steps) >= plan.num_steps:
+                stage.count(task.shards[0] + (task.chain + 1 == plan.sampler.num_chains))
         errors = [outcome.error for outcome in found]
         if attempt == 0 and errors and (first := errors[0]) and all(errors):
             raise first
