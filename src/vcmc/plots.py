@@ -17,6 +17,7 @@ from .summary import (
     distances,
     far_limit,
     label_of,
+    quantiles,
     quantities,
     shown_range,
 )
@@ -68,7 +69,7 @@ def plot_forest(tree: "DataTree", names: Iterable[str] | None = None) -> "Figure
         if quantity.shards is not None:
             far = np.abs(distances(quantity.shards, widening)) > far_limit(num_shards)
             for place, (low, left, middle, right, high) in enumerate(
-                np.nanquantile(quantity.shards, INTERVAL, axis=1).T
+                quantiles(quantity.shards, INTERVAL, axis=1).T
             ):
                 colour = FAR if num_shards > 1 and far[place] else SHARD
                 axes.plot([low, high], [place, place], color=colour, linewidth=0.8)

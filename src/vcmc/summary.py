@@ -1,6 +1,6 @@
 """What pictures and pages show of a result: its numbers one by one, the shards' draws of them, smoothed densities."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -100,15 +100,30 @@ def distances(shards: Float[np.ndarray, "shard draw"], widening: float = 1.0) ->
 
     With means $m_k$ and variances $v_k$, and the others' mean $m_{-k}$ weighted by precision, which has the variance
     $v_{-k} = 1 / \sum_{j \ne k} 1 / v_j$: $(m_k - m_{-k}) / \sqrt{v_k + v_{-k}}$. Variances are multiplied by `widening` first, as
-    shards whose likelihood was raised to a power are narrower than their rows say.
+    shards whose likelihood was raised to a power are narrower than their rows say. A shard that is far is set aside before
+    the rest is looked at again, so that it cannot make others look far.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.nanmean(shards, axis=1)
         variances = widening * np.nanvar(shards, axis=1)
         precisions = 1 / variances
-        others = precisions.sum() - precisions
-        rest = ((precisions * means).sum() - precisions * means) / others
-        return (means - rest) / np.sqrt(variances + 1 / others)
+        limit = far_limit(len(shards))
+        rest = np.ones(len(shards), bool)
+        while True:
+            others = precisions[rest].sum() - rest * precisions
+            pull = (precisions * means)[rest].sum() - rest * precisions * means
+            found = (means - pull / others) / np.sqrt(variances + 1 / others)
+            worst = int(np.argmax(np.where(rest, np.abs(np.nan_to_num(found)), -1)))
+            if rest.sum() <= 3 or not np.abs(found[worst]) > limit:
+                return found
+            rest[worst] = False
+
+
+def quantiles(
+    draws: Float[np.ndarray, "..."], levels: Sequence[float], axis: int | None = None
+) -> np.ndarray:
+    """Quantiles of the draws that there are; where all are there, ten times as fast as NumPy's own way around NaN."""
+    return (np.nanquantile if np.isnan(draws).any() else np.quantile)(draws, levels, axis=axis)
 
 
 def far_limit(num_numbers: int) -> float:
@@ -121,12 +136,12 @@ def shown_range(quantity: Quantity) -> tuple[float, float]:
     combined, shards = quantity.combined, quantity.shards
     if combined is None:
         assert shards is not None
-        low, high = np.nanquantile(shards, [0.005, 0.995])
+        low, high = quantiles(shards, [0.005, 0.995])
         return _apart(float(low), float(high))
     middle, sd = float(np.mean(combined)), float(np.std(combined))
     low, high = middle - NARROW * sd, middle + NARROW * sd
     if shards is not None:
-        least, most = np.nanquantile(shards, [0.01, 0.99])
+        least, most = quantiles(shards, [0.01, 0.99])
         low = min(low, max(least, middle - WIDE * sd))
         high = max(high, min(most, middle + WIDE * sd))
     lowest = min(np.min(combined), np.inf if shards is None else np.nanmin(shards))
@@ -155,7 +170,7 @@ def densities(
     counts = there.sum(axis=1)
     bins = np.stack([np.histogram(each[each == each], bins=edges)[0] for each in draws])
     with np.errstate(invalid="ignore", divide="ignore"):
-        quarters = np.nanquantile(draws, [0.25, 0.75], axis=1)
+        quarters = quantiles(draws, [0.25, 0.75], axis=1)
         spread = np.minimum(np.nanstd(draws, axis=1), (quarters[1] - quarters[0]) / 1.34)
         bandwidths = np.maximum(0.9 * spread * counts**-0.2, 0.5 * step)
         frequencies = np.fft.rfftfreq(2 * num_bins, d=width)

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from ..summary import INTERVAL, Quantity, densities, distances, far_limit, quantities, shape_of, shown_range
+from ..summary import (
+    INTERVAL,
+    Quantity,
+    densities,
+    distances,
+    far_limit,
+    quantiles,
+    quantities,
+    shape_of,
+    shown_range,
+)
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -106,7 +116,7 @@ def _charts(tree: "DataTree", quantity: Quantity, with_curves: bool) -> dict[str
     if quantity.combined is not None:
         curves.append(densities(quantity.combined[None], grid))
     if quantity.shards is not None:
-        places = np.nanquantile(quantity.shards, INTERVAL, axis=1).T
+        places = quantiles(quantity.shards, INTERVAL, axis=1).T
         low, high = float(places.min()), float(places.max())
         if quantity.combined is not None:
             ends = np.quantile(quantity.combined, [INTERVAL[0], INTERVAL[-1]])

@@ -232,7 +232,7 @@ function drawAway() {
   const far = data.shards.filter((each) => Math.abs(each.away) > data.farLimit);
   byId("farness").textContent =
     `How far each shard's mean is from the others', in what their spreads explain, for the number in which it is farthest. Beyond ${data.farLimit.toFixed(1)} ` +
-    (far.length ? `it is no chance: shards ${far.map((each) => each.shard).slice(0, 20).join(", ")}${far.length > 20 ? " …" : ""}.` : "it would be no chance; no shard is.") +
+    (far.length ? `it is no chance: shard${far.length > 1 ? "s" : ""} ${far.map((each) => each.shard).slice(0, 20).join(", ")}${far.length > 20 ? " …" : ""}.` : "it would be no chance; no shard is.") +
     " Choose a shard to see that number.";
   const step = Math.min(18, Math.max(5, 700 / data.shards.length));
   const most = Math.max(data.farLimit * 1.15, ...data.shards.map((each) => Math.abs(each.away)));
