@@ -1,5 +1,8 @@
 """The command line's jobs, from files to files: what they write, what they exit with, and one line for what is wrong."""
 
+import re
+import shlex
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -70,13 +73,22 @@ def test_a_run_goes_from_files_to_a_result(name, data, more, folder, tmp_path):
     words = ("run", f"{folder}/models.py:{name}", folder / data, "--num-shards", 4, "--out", out, *more)
     said = vcmc_does(*words)
     assert "The result is good." in said
-    assert f"The result is in {out}" in said.replace("\n", " ")
+    assert f"The result is in {out}" in said
     draws = vcmc.load(out)["posterior"]["beta"]
     mean, sd = exact(folder)
     assert (
         np.abs(draws.mean(("chain", "draw")) - mean) / sd < 0.15
     ).all()  # 4.5 standard errors of 1000 draws
     assert "The result is good." in vcmc_does("diagnose", out)
+    page = (out / "report.html").read_text()
+    assert f"The report is in {out / 'report.html'}" in said
+    assert "The result is good." in page
+    typed = shlex.split((out / "command.txt").read_text())
+    assert typed[:4] == ["vcmc", *map(str, words[:3])]
+    assert "--num-draws" in typed
+    (out / "report.html").unlink()
+    assert str(out / "report.html") in vcmc_does("report", out)
+    assert (out / "report.html").read_text() == page
     if name == "numpyro_model":
         again = ("--model", f"{folder}/models.py:{name}", "--data", folder / data, *more)
         assert "The result is good." in vcmc_does("diagnose", out, *again)
@@ -103,6 +115,9 @@ def test_files_of_draws_are_combined(tmp_path):
 
     with xr.open_datatree(tmp_path / "posterior.nc") as tree:
         assert tree["posterior"]["beta"].shape == (1, 500, 2)
+    vcmc_does("report", tmp_path / "posterior.nc")
+    assert "is not known" in (tmp_path / "posterior.html").read_text()
+    assert "page.html" in vcmc_does("report", tmp_path / "posterior.nc", "--out", tmp_path / "page.html")
 
 
 @pytest.mark.parametrize(
@@ -121,6 +136,11 @@ def test_files_of_draws_are_combined(tmp_path):
         (("combine", "nowhere.csv"), "there is no file nowhere.csv"),
         (("combine", "{0}/rows.npz", "--out", "/nowhere/a.nc"), "there is no folder /nowhere"),
         (("combine", "{0}/rows.npz", "--out", "a.txt"), "results are written to ArviZ files"),
+        (("combine", "{0}/rows.npz", "--out", "/proc/a.nc"), "/proc/a.nc cannot be written"),
+        (("report", "nowhere"), "there is no run directory or file nowhere"),
+        (("report", "{0}"), "is not a run directory"),
+        (("demo", "--out", "/proc/pictures"), "/proc/pictures"),
+        (("reproduce", "probit-5", "--out", "/proc/figures"), "/proc/figures"),
         (("diagnose", "nowhere"), "there is no run directory or file nowhere"),
         (("diagnose", "{0}"), "is not a run directory"),
         (("refine", "nowhere", "--model", "a.py:b", "--data", "c.npz"), "there is no run directory or file"),
@@ -131,10 +151,13 @@ def test_what_is_wrong_is_said_in_one_line(words, message, folder, tmp_path, mon
     filled = [word.format(folder) for word in words]
     if words[0] == "run":
         filled += ["--num-shards", "3"]
-    said = vcmc_does(*filled, code=1)
-    assert message in said
-    assert said.startswith("Error: ")
-    assert len(said.strip().splitlines()) == 1
+    said = vcmc_does(*filled, code=1).strip().splitlines()
+    errors = [
+        line for line in said if not re.search(r"…$|: done in \S+ s$", line)
+    ]  # besides lines of progress
+    assert len(errors) == 1
+    assert errors[0].startswith("Error: ")
+    assert message in errors[0]
 
 
 def test_words_that_do_not_go_together_are_refused(tmp_path):
@@ -144,6 +167,6 @@ def test_words_that_do_not_go_together_are_refused(tmp_path):
     assert "--column is NAME=COLUMN" in vcmc_does(*words, code=2)
 
 
-@pytest.mark.parametrize("command", ["run", "combine", "diagnose", "refine"])
+@pytest.mark.parametrize("command", ["run", "combine", "diagnose", "refine", "report"])
 def test_help_has_examples(command):
     assert f"vcmc {command} " in vcmc_does(command, "--help")

@@ -14,6 +14,7 @@ def tree():
     shards = generator.normal(size=(NUM_SHARDS, 1, 200, 2))
     shards[3, ..., 1] += 30  # far from the others
     errors = {"beta": np.array([0.02, -0.3]), "scale": np.array(0.1)}
+    standard_errors = {"beta": np.full(2, 0.3), "scale": np.array(0.1)}
     groups = {
         "posterior": {"beta": shards.mean(axis=0), "scale": np.exp(generator.normal(size=(1, 200)))},
         "subposterior": {"beta": shards, "scale": np.exp(generator.normal(size=(NUM_SHARDS, 1, 200)))},
@@ -21,7 +22,7 @@ def tree():
         "optimization": {"objective": np.array([-5.0, -1.0, 0.0]), "objective_error": np.full(3, 0.2)},
         "sample_seconds": {"begin": np.arange(5.0)[:, None], "end": np.arange(5.0)[:, None] + 2},
         **dict.fromkeys(("mean_error", "sd_error"), errors),
-        **dict.fromkeys(("mean_error_se", "sd_error_se"), {"beta": np.full(2, 0.3), "scale": np.array(0.1)}),
+        **dict.fromkeys(("mean_error_se", "sd_error_se"), standard_errors),
     }
     return make_tree(groups, {"num_shards": NUM_SHARDS, "prior": "subposterior"})
 

@@ -43,7 +43,9 @@ def demo(out: Path, seed: int) -> None:
     Example:
       vcmc demo --out pictures
     """
-    run_demo(out, seed, _console())
+    with _one_line():
+        out.mkdir(parents=True, exist_ok=True)  # what cannot be written to is told at once
+        run_demo(out, seed, _console())
 
 
 NOT_GOOD, INTERRUPTED = 3, 130  # exit codes
@@ -142,7 +144,8 @@ def combine(draws: tuple[str, ...], out: Path, seed: int) -> None:
 
     with _one_line():
         tree = jobs.combined(draws, out, seed)
-        _console().print(f"{tree.attrs['verdict_text']}\nThe result is in {out}.", highlight=False)
+        _console().print(tree.attrs["verdict_text"], highlight=False)
+        _say(f"The result is in {out}.")
 
 
 @main.command()
@@ -213,7 +216,7 @@ def report(result: str, out: Path | None) -> None:
     from . import jobs
 
     with _one_line():
-        _console().print(f"wrote {jobs.reported(result, out)}", highlight=False)
+        _say(f"wrote {jobs.reported(result, out)}")
 
 
 def _typed() -> str:
@@ -246,9 +249,16 @@ def _chosen(columns: Sequence[str]) -> dict[str, str | list[str]] | None:
 
 def _tell(diagnosis: Any, where: str = "") -> None:
     """Print what a diagnosis says, and exit accordingly."""
-    _console().print(f"{diagnosis}\n{where}".rstrip(), highlight=False)
+    _console().print(str(diagnosis), highlight=False)
+    if where:
+        _say(where)
     if diagnosis.verdict not in ("good", "unknown"):
         raise SystemExit(NOT_GOOD)
+
+
+def _say(text: str) -> None:
+    """Print a line as it is, so that paths in it can be copied."""
+    _console().print(text, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -318,7 +328,7 @@ def reproduce(
     try:
         for name in chosen:
             for path in EXPERIMENTS[name].run(job, console):
-                console.print(f"wrote {path}", highlight=False)
+                _say(f"wrote {path}")
     except KeyboardInterrupt:
         console.print("interrupted; the same command goes on where it was.")
         raise SystemExit(INTERRUPTED) from None

@@ -231,4 +231,7 @@ def _check_netcdf(out: Path) -> None:
 
 def write_tree(tree: "DataTree", out: Path) -> None:
     """Write a tree to an ArviZ file."""
-    tree.to_netcdf(out, engine="h5netcdf")
+    try:
+        tree.to_netcdf(out, engine="h5netcdf")
+    except OSError as error:
+        raise OSError(f"{out} cannot be written: {error}. Try another folder.") from error

@@ -29,12 +29,14 @@ NUM_POINTS = 80  # of a curve
 MAX_QUANTITIES = 5000  # lines of the table
 MAX_INTERVALS, MAX_CURVES = 40_000, 6_000  # of shards, for all numbers together
 STAGES = ("start", "compile", "sample", "check", "combine", "refine", "diagnose")
+Kept = dict[str, dict[str, np.ndarray]]
 MEANT = {"mean_error": "off", "mean_error_se": "offSe", "sd_error": "sdOff", "sd_error_se": "sdOffSe"}
 
 
 def contents(tree: "DataTree") -> dict[str, Any]:
     """All that the page shows as tables and charts, ready for JSON."""
     every = list(quantities(tree))
+    kept = _kept(tree)
     shards = _shards(tree)
     num_shards = len(shards)
     widening = float(num_shards) if tree.attrs.get("prior") == "powered" else 1.0
@@ -43,13 +45,13 @@ def contents(tree: "DataTree") -> dict[str, Any]:
         for each in every
         if each.shards is not None and num_shards > 1 and not _is_labelled(tree)
     }
-    detailed = set(_detailed(tree, every, away, num_shards))
+    detailed = set(_detailed(kept, every, away, num_shards))
     with_curves = len(detailed) * num_shards <= MAX_CURVES
     table = []
     for each in every[:MAX_QUANTITIES]:
-        line = _line(tree, each)
+        line = _line(kept, each)
         if each.label in detailed:
-            line |= _charts(tree, each, with_curves)
+            line |= _charts(kept, each, with_curves)
         table.append(line)
     return {
         "interval": INTERVAL,
@@ -68,13 +70,28 @@ def contents(tree: "DataTree") -> dict[str, Any]:
     }
 
 
+def _kept(tree: "DataTree") -> Kept:
+    """Errors of all numbers, and weights where every number has one: as arrays, which are read faster than a tree."""
+    found = {
+        group: {str(name): values.to_numpy() for name, values in tree[group].data_vars.items()}
+        for group in (*MEANT, "weights")
+        if group in tree.children
+    }
+    weights = found.get("weights", {})  # a simplex has a coordinate less than values
+    return found | {
+        "weights": {
+            name: values for name, values in weights.items() if values.shape[1:] == shape_of(tree, name)
+        }
+    }
+
+
 def _is_labelled(tree: "DataTree") -> bool:
     """Whether components may have another order in every shard, whose draws of them cannot be compared then."""
     return "Exchangeable" in str(tree.attrs.get("model", ""))
 
 
 def _detailed(
-    tree: "DataTree", every: list[Quantity], away: Mapping[str, np.ndarray], num_shards: int
+    kept: Kept, every: list[Quantity], away: Mapping[str, np.ndarray], num_shards: int
 ) -> list[str]:
     """Numbers that have charts: all, or those that are most doubtful by themselves or by their shards."""
     most = max(1, MAX_INTERVALS // max(1, num_shards))
@@ -83,13 +100,13 @@ def _detailed(
         return listed
     doubt = {}
     for each in every[:MAX_QUANTITIES]:
-        own = _stored(tree, "mean_error", each)
+        own = _stored(kept, "mean_error", each)
         far = np.abs(away[each.label]).max() if each.label in away else 0.0
         doubt[each.label] = max(np.nan_to_num(abs(own or 0.0)), np.nan_to_num(far) / 10)
     return sorted(listed, key=lambda label: -doubt[label])[:most]
 
 
-def _line(tree: "DataTree", quantity: Quantity) -> dict[str, Any]:
+def _line(kept: Kept, quantity: Quantity) -> dict[str, Any]:
     """A line of the table."""
     line: dict[str, Any] = {"label": quantity.label}
     if quantity.combined is not None:
@@ -97,18 +114,17 @@ def _line(tree: "DataTree", quantity: Quantity) -> dict[str, Any]:
         line |= {"mean": _number(quantity.combined.mean()), "sd": _number(quantity.combined.std())}
         line |= {"low": _number(low), "median": _number(middle), "high": _number(high)}
     for group, short in MEANT.items():
-        if (value := _stored(tree, group, quantity)) is not None:
+        if (value := _stored(kept, group, quantity)) is not None:
             line[short] = _number(value)
     return line
 
 
-def _stored(tree: "DataTree", group: str, quantity: Quantity) -> float | None:
-    if group not in tree.children or quantity.name not in tree[group].data_vars:
-        return None
-    return float(tree[group][quantity.name].to_numpy()[quantity.place])
+def _stored(kept: Kept, group: str, quantity: Quantity) -> float | None:
+    values = kept.get(group, {}).get(quantity.name)
+    return None if values is None else float(values[quantity.place])
 
 
-def _charts(tree: "DataTree", quantity: Quantity, with_curves: bool) -> dict[str, Any]:
+def _charts(kept: Kept, quantity: Quantity, with_curves: bool) -> dict[str, Any]:
     """Curves and intervals of one number."""
     grid = np.linspace(*shown_range(quantity), NUM_POINTS)
     drawn: dict[str, Any] = {"range": [_number(grid[0], 8), _number(grid[-1], 8)]}
@@ -129,10 +145,9 @@ def _charts(tree: "DataTree", quantity: Quantity, with_curves: bool) -> dict[str
         heights = np.concatenate(curves)
         top = heights.max() or 1.0
         drawn["curves"] = _packed(heights / top, np.uint8)
-    if "weights" in tree.children and quantity.name in tree["weights"].data_vars:
-        values = tree["weights"][quantity.name].to_numpy()
-        if values.shape[1:] == shape_of(tree, quantity.name):  # a simplex has a coordinate less than values
-            drawn["weights"] = [_number(value, 3) for value in values[(slice(None), *quantity.place)]]
+    if quantity.name in kept["weights"]:
+        weights = [each[quantity.place] for each in kept["weights"][quantity.name]]
+        drawn["weights"] = [_number(value, 3) for value in weights]
     return drawn
 
 
