@@ -10,13 +10,22 @@ test: export OPENBLAS_NUM_THREADS = 1
 # Bytecode makes imports three times as fast; some shells switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test setup lint constraints clean
+.PHONY: demo test browser setup lint constraints clean
 
 demo: setup
 	$(BIN)/vcmc demo
 
-test: setup
+test: setup browser
 	$(BIN)/python -m pytest
+
+# For the tests of the report page, which are skipped without it.
+APT := timeout 300 apt-get -qq
+browser:
+	@{ command -v chromium && command -v chromedriver; } >/dev/null 2>&1 || \
+	 { test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 && echo "installing Chromium …" && \
+	   { $(APT) install -y --no-install-recommends chromium chromium-driver || \
+	     { $(APT) update && $(APT) install -y --no-install-recommends chromium chromium-driver; }; } >/dev/null 2>&1; } || \
+	 echo "There is no Chromium: the report page is not tested in a browser. Try: apt-get install chromium chromium-driver"
 
 lint: setup
 	$(BIN)/ruff check .
