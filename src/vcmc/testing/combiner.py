@@ -157,7 +157,7 @@ def streaming(combiner: AbstractCombiner) -> None:
     law = _law(
         combiner,
         "a combiner whose needs say streams holds one shard at a time",
-        "iterate over shards and keep no draws; or leave streams=False.",
+        "iterate over shards and keep no draws (the variable of a loop keeps the last shard's, and num_draws may load all); or leave streams=False.",
     )
     shards = GaussianShards.random(8, 2).subposteriors(100)
     loaded = Lazy(shards.draws)

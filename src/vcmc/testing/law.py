@@ -52,10 +52,10 @@ class Law(NamedTuple):
         self.holds(
             found.shape == expected.shape, f"an array of shape {expected.shape}", f"shape {found.shape}"
         )
-        allowed = atol + rtol * np.abs(expected)
-        with np.errstate(invalid="ignore"):  # infinities that are equal
+        with np.errstate(invalid="ignore"):  # infinities, which may be equal
+            allowed = atol + rtol * np.where(np.isfinite(expected), np.abs(expected), 0.0)
             gap = np.where(found == expected, 0.0, np.abs(found - expected))
-        excess = np.where(np.isnan(gap), np.inf, gap - allowed)
+            excess = np.where(np.isnan(gap), np.inf, gap - allowed)
         if found.size == 0 or not (excess > 0).any():
             return
         worst = np.unravel_index(np.argmax(excess), gap.shape)
