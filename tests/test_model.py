@@ -1,4 +1,4 @@
-"""The law of the model: the shards' log densities add up to the full log density."""
+"""The laws of models are those of vcmc.testing: the shards' log densities add up to the full one, and are what NumPyro says."""
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import vcmc
 from vcmc.executors import Local
 from vcmc.model import Subposterior, evaluate
 from vcmc.target import Target
+from vcmc.testing import check_model
 
 NUM_ROWS = 203
 
@@ -48,18 +49,11 @@ MODELS = {"plain": plain, "numpyro": lambda rows: vcmc.from_numpyro(constrained,
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
-@pytest.mark.parametrize("num_shards", [1, 4, 11])
-def test_shard_log_densities_add_up_to_the_full_one(make, num_shards, rows):
+def test_it_keeps_the_laws(make, rows):
+    """203 is a multiple of none of these numbers of shards but 1: the shards are uneven."""
     model = make(rows)
-    points = jax.random.normal(jax.random.key(0), (5, model.space.dim))
-    partition = vcmc.split(rows, num_shards)  # 203 is a multiple of none of them but 1: uneven shards
-    shards = [partition.load(k) for k in range(num_shards)]
-    whole = Subposterior(model, vcmc.split(rows, 1).load(0), jnp.asarray(1.0))
-    log_densities, scores = evaluate(whole, points)
-    summed, summed_scores = Target(model, shards, Local())(points)
-    assert np.isfinite(log_densities).all()
-    np.testing.assert_allclose(summed, log_densities, rtol=1e-12)
-    np.testing.assert_allclose(summed_scores, scores, rtol=1e-9, atol=1e-9)
+    for num_shards in (1, 4, 11):
+        check_model(model, rows, num_shards=num_shards)
 
 
 def test_uneven_groups_add_up_too(rows):
@@ -86,15 +80,3 @@ def test_numpyro_log_density_is_numpyros_own(rows):
             start += space.dim
         energy = potential_energy(constrained, (), rows, parts)
         np.testing.assert_allclose(whole(point), -energy, rtol=1e-12)
-
-
-def test_score_is_the_gradient_by_finite_differences(rows):
-    model = vcmc.from_numpyro(constrained, rows)
-    density = Subposterior(model, vcmc.split(rows, 3).load(0), jnp.asarray(1 / 3))
-    point = 0.3 * jax.random.normal(jax.random.key(5), (model.space.dim,))
-    _, score = evaluate(density, point[None])
-    step = 1e-5
-    for index in range(model.space.dim):
-        offset = step * jnp.eye(model.space.dim)[index]
-        slope = (density(point + offset) - density(point - offset)) / (2 * step)
-        np.testing.assert_allclose(score[0, index], slope, rtol=1e-6, atol=1e-6)

@@ -20,6 +20,7 @@ def test_import_leaves_heavy_packages_for_later():
         "matplotlib",
         "optax",
         "scipy.stats",
+        "vcmc.testing",
     }
     assert not heavy & set(loaded)
 

@@ -1,4 +1,4 @@
-"""Laws of executors: order is kept, errors are raised, the answer does not depend on them, and lost processes do not matter."""
+"""The laws of executors are those of vcmc.testing; all keep them, and lost processes do not matter."""
 
 import multiprocessing
 import os
@@ -17,6 +17,7 @@ from vcmc import executors
 from vcmc.executors.slots import SlotLost
 from vcmc.holding import Holding, Task
 from vcmc.target import Target
+from vcmc.testing import check_executor
 
 ARGUMENTS = {"num_shards": 5, "num_draws": 50, "sampler": vcmc.samplers.NUTS(num_warmup=100)}
 TASKS = [Task((shard,)) for shard in range(5)]
@@ -82,40 +83,15 @@ def test_every_executor_is_here(members):
     assert classes == {executors.Local, executors.Processes, executors.Futures, executors.Dask, executors.Ray}
 
 
-def _keeps_the_laws(executor, conjugate, local):
-    holding = _holding(conjugate)
-
-    def slowly(holding, task, advance):
-        time.sleep(0.01 * (4 - task.shards[0]))
-        return task.shards[0], holding.shards[task.shards[0]].num_rows
-
-    sizes = holding.partition.sizes
-    for one_by_one in (False, True):
-        found = [each.get() for each in executor.outcomes(slowly, TASKS, holding, one_by_one=one_by_one)]
-        assert found == list(enumerate(sizes))
-
-    def fail(holding, task, advance):
-        if task.shards[0] == 2:
-            raise RuntimeError("shard 2 is bad")
-
-    with pytest.raises(RuntimeError, match="shard 2 is bad"):
-        list(executor.map(fail, TASKS, holding))
-    errors = [each.error is not None for each in executor.outcomes(fail, TASKS, holding)]
-    assert errors == [False, False, True, False, False]
-    found = _draws(conjugate, executor)
-    for group, draws in local.items():
-        np.testing.assert_array_equal(found[group], draws)
-
-
 @pytest.mark.parametrize("executor", LOCALS.values(), ids=LOCALS.keys())
-def test_threads_keep_the_laws(executor, conjugate, local):
-    _keeps_the_laws(executor, conjugate, local)
+def test_threads_keep_the_laws(executor):
+    check_executor(executor)
 
 
 @pytest.mark.parametrize("name", REMOTES)
-def test_processes_keep_the_laws(name, conjugate, local):
+def test_processes_keep_the_laws(name):
     with REMOTES[name]() as executor:
-        _keeps_the_laws(executors.executor_of(executor), conjugate, local)
+        check_executor(executor)
 
 
 def test_both_cores_are_used(conjugate):

@@ -2,8 +2,8 @@
 
 To write one, subclass `AbstractAggregator`. Its weights are fields of a kind from `weights.py`: they are
 what a variational method changes. What does not depend on weights (a decomposition, a relabelling) belongs
-into `prepare`, which is done once for every draw. The laws that an aggregator must keep are in
-`tests/aggregators/test_laws.py`; add it to the registry there.
+into `prepare`, which is done once for every draw. `vcmc.testing.check_aggregator` has the
+laws that it must keep, and `docs/extending.md` an example; ours are in the registry of `tests/aggregators/test_laws.py`.
 
 A family is a set of aggregators that differ in their weights: `AbstractFamily` finds the member to start from.
 """

@@ -1,8 +1,8 @@
 """What a combiner is: a method from the shards' draws to posterior draws.
 
 To write one, subclass `AbstractCombiner`, say in `needs` what it needs, and give it a `combine` that takes what is known of at least
-two shards. The laws that it must keep are in `tests/combiners/test_laws.py`; add it to the registry there, and its paper to the top of
-its file: the table in `docs/combiners.md` is made from both.
+two shards. `vcmc.testing.check_combiner` has the laws that it must keep, and `docs/extending.md` an example. One of ours goes into the registry of
+`tests/combiners/test_laws.py`, and its paper to the top of its file: the table in `docs/combiners.md` is made from both.
 """
 
 import abc

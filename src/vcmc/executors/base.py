@@ -2,7 +2,7 @@
 
 Work is a function of a `Holding`, which has the model and loads shards, and of a task, which says which shards. To write an executor,
 subclass `AbstractExecutor` and give it `outcomes`; if it sends work to other processes, subclass `AbstractSlots` (`slots.py`)
-and give it slots instead.
+and give it slots instead. `vcmc.testing.check_executor` has the laws that it must keep, and `docs/extending.md` an example.
 """
 
 import abc

@@ -5,6 +5,7 @@ steps to throw away; `num_chains`, the number of chains in every shard; `init`, 
 some steps further. What is worth computing once for a shard goes into `setup`, whose result both
 of them get. Randomness belongs to the chain: fold the step's number, which the state must carry, into
 the key, or carry generators in the state, so that the length of blocks cannot change a draw.
+`vcmc.testing.check_sampler` has the laws that it must keep, and `docs/extending.md` an example.
 """
 
 import abc
