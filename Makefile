@@ -1,5 +1,6 @@
 # make demo   sets up what it needs and runs the main job on built-in data
 # make test   sets up what it needs and runs all tests
+# make docs   sets up what it needs and builds the documentation into site/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ test: export OPENBLAS_NUM_THREADS = 1
 # Bytecode makes imports three times as fast; some shells switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test setup lint constraints clean
+.PHONY: demo test setup lint docs constraints clean
 
 demo: setup
 	$(BIN)/vcmc demo
@@ -23,6 +24,11 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The theme's makers advertise on standard error unless they are told not to.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: setup
+	$(BIN)/mkdocs build --quiet --strict
 
 setup: $(VENV)/.installed
 
@@ -45,4 +51,4 @@ constraints:
 	     --no-emit-index-url --upgrade pyproject.toml; } > constraints.new && mv constraints.new constraints.txt
 
 clean:
-	rm -rf $(VENV) .cache demo
+	rm -rf $(VENV) .cache demo site
