@@ -12,7 +12,7 @@ FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
 )  # what pymdownx.arithmatex writes
 ALPHABET = re.compile(r'<mi mathvariant="(double-struck|script)">([A-Za-z])</mi>')
-NAME = r"<m[io][^>]*>(?:log|det|exp|min|max|tr)</m[io]>"
+NAME = r"<m[io][^>]*>(?:log|det|exp|min|max|tr|Cov)</m[io]>"
 AFTER = re.compile(rf"({NAME}|</munder>)(?=<m(?:i|sub|over|frac|row)\b)")
 BEFORE = re.compile(rf"(</m(?:i|n|sub|sup|frac|row)>)(?={NAME})")
 SPACE = '<mspace width="0.17em"/>'
@@ -37,6 +37,9 @@ def mathml(tex: str, is_block: bool) -> str:
     made = made.replace("&", "&amp;")
     made = ALPHABET.sub(lambda found: f'<mi mathvariant="normal">{_letter(found[1], found[2])}</mi>', made)
     made = re.sub(f"<mi>([{RELATIONS}])</mi>", r"<mo>\1</mo>", made)
+    made = re.sub(r"<mo[^>]*>\|</mo>", '<mo stretchy="false" lspace="0" rspace="0">|</mo>', made)
+    made = re.sub(r"<mo[^>]*>(det|log|exp|tr|Cov)</mo>", r"<mi>\1</mi>", made)
+    made = made.replace("\u00af</mo>", "\u203e</mo>")  # a bar over a letter, as wide as the letter
     return AFTER.sub(rf"\1{SPACE}", BEFORE.sub(rf"\1{SPACE}", made))
 
 
