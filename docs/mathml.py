@@ -13,7 +13,7 @@ FORMULA = re.compile(
 )  # what pymdownx.arithmatex writes
 ALPHABET = re.compile(r'<mi mathvariant="(double-struck|script)">([A-Za-z])</mi>')
 NAME = r"<m[io][^>]*>(?:log|det|exp|min|max|tr|Cov)</m[io]>"
-AFTER = re.compile(rf"({NAME}|</munder>)(?=<m(?:i|sub|over|frac|row)\b)")
+AFTER = re.compile(rf"({NAME}|</munder>)(?=<m(?:i|n|sub|over|frac|row)\b)")
 BEFORE = re.compile(rf"(</m(?:i|n|sub|sup|frac|row)>)(?={NAME})")
 SPACE = '<mspace width="0.17em"/>'
 RELATIONS = "\u223c\u2ab0\u227b\u21a6"  # as in "draws ∼ p": the converter takes some of them for letters
