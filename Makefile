@@ -25,10 +25,10 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The theme's makers advertise on standard error unless they are told not to.
+# The theme's makers advertise on standard error unless they are told not to. With --quiet, warnings would not be counted.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: setup
-	$(BIN)/mkdocs build --quiet --strict
+	$(BIN)/mkdocs build --strict
 
 setup: $(VENV)/.installed
 
