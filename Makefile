@@ -1,5 +1,6 @@
 # make demo   sets up what it needs and runs the main job on built-in data
 # make test   sets up what it needs and runs all tests
+# make docs   sets up what it needs and builds the documentation into site/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ test: export OPENBLAS_NUM_THREADS = 1
 # Bytecode makes imports three times as fast; some shells switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test browser setup lint constraints clean
+.PHONY: demo test browser setup lint docs constraints clean
 
 demo: setup
 	$(BIN)/vcmc demo
@@ -33,6 +34,11 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The theme's makers advertise on standard error unless they are told not to. With --quiet, warnings would not be counted.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: setup
+	$(BIN)/mkdocs build --strict
+
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -54,4 +60,4 @@ constraints:
 	     --no-emit-index-url --upgrade pyproject.toml; } > constraints.new && mv constraints.new constraints.txt
 
 clean:
-	rm -rf $(VENV) .cache demo
+	rm -rf $(VENV) .cache demo site

@@ -1,19 +1,23 @@
 """Every Python block of the README and of docs/ runs, those of a file one after the other."""
 
+import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
+import vcmc
+
 ROOT = Path(__file__).parents[1]
 FILES = [
     path
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     if "```python" in path.read_text()
 ]
 
 
-@pytest.mark.parametrize("path", FILES, ids=[path.name for path in FILES])
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
 def test_code_blocks_run(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
@@ -28,3 +32,47 @@ def test_architecture_names_every_file():
         if path.name.startswith("__") or path.suffix not in ("", ".py"):
             continue
         assert (path.name if path.suffix else f"{path.name}/") in page
+
+
+def test_the_index_shows_what_the_readme_runs():
+    (block,) = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "index.md").read_text(), re.DOTALL)
+    assert f"```python\n{block}```" in (ROOT / "README.md").read_text()
+
+
+def test_messages_quoted_in_troubleshooting_are_those_of_the_sources():
+    said = {
+        " ".join(node.value.split())
+        for path in (ROOT / "src" / "vcmc").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    quoted = re.findall(r"```text\n(.*?)\n```", page, re.DOTALL)
+    assert len(quoted) > 20
+    for message in quoted:
+        for part in filter(None, (part.strip() for part in message.split("…"))):
+            assert any(part in text for text in said), f"nobody says {part!r}"
+
+
+def test_the_reference_has_every_public_name():
+    pages = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    for name in vcmc.__all__:
+        what = getattr(vcmc, name)
+        if inspect.ismodule(what):
+            assert f"`vcmc.{name}`" in pages
+        else:
+            assert f"::: {what.__module__}.{what.__qualname__}\n" in pages, name
+    for menu in ("aggregators", "combiners", "executors", "models", "optimizers", "samplers"):
+        for name in getattr(vcmc, menu).__all__:
+            pattern = rf"::: vcmc\.{menu}\S*\.{name}\n|`vcmc\.{menu}\.{name}`"
+            assert re.search(pattern, pages), f"{menu}.{name}"
+    kinds = (vcmc.objective.AbstractEntropy, vcmc.objective.AbstractEntropyEstimate)
+    for name, what in vars(vcmc.objective).items():
+        if inspect.isclass(what) and issubclass(what, kinds):
+            assert f"::: vcmc.objective.{name}\n" in pages, name
+
+
+def test_links_of_the_readme_lead_to_files():
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / "README.md").read_text())
+    assert len(links) > 10
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
