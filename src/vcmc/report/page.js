@@ -128,10 +128,10 @@ function widthOf(where) {
   return Math.max(260, where.clientWidth || 640);
 }
 
-function ticks(low, high, most) {
+function ticks(low, high, most, least = 0) {
   const rough = (high - low) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? rough;
+  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= Math.max(rough, least)) ?? Math.max(rough, least);
   const found = [];
   for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + 1e-9 * step; at += step) found.push(at);
   const digits = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
@@ -146,10 +146,10 @@ function chart(where, height, label, margins, caption) {
   return { svg, left, top, right: width - right, bottom: height - bottom };
 }
 
-function across(box, low, high, title) {
+function across(box, low, high, title, least) {
   const place = (value) => box.left + ((value - low) / (high - low || 1)) * (box.right - box.left);
   box.svg.append(shape("line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
-  for (const [at, text] of ticks(low, high, (box.right - box.left) / 75)) {
+  for (const [at, text] of ticks(low, high, (box.right - box.left) / 75, least)) {
     box.svg.append(shape("line", { class: "axis", x1: place(at), x2: place(at), y1: box.bottom, y2: box.bottom + 4 }));
     box.svg.append(shape("text", { x: place(at), y: box.bottom + 17, "text-anchor": "middle" }, text));
   }
@@ -271,7 +271,7 @@ function drawObjective() {
   const low = Math.min(...lows);
   const high = Math.max(...highs);
   const box = chart(byId("trace"), 240, "Objective by iteration", [10, 16, 42, 56]);
-  const x = across(box, 0, Math.max(1, trace.steps.at(-1)), "iteration");
+  const x = across(box, 0, Math.max(1, trace.steps.at(-1)), "iteration", 1);
   const y = (value) => box.bottom - ((value - low) / (high - low || 1)) * (box.bottom - box.top);
   for (const [at, text] of ticks(low, high, 5)) {
     box.svg.append(shape("line", { class: "axis", x1: box.left, x2: box.right, y1: y(at), y2: y(at) }));
