@@ -1,0 +1,148 @@
+"""`make bench`: vcmc and what a user would pick instead, on the same rows in the same run; writes benchmarks/RESULTS.md.
+
+Every contestant of every contest runs in a process of its own, one after the other, and is stopped after some minutes: what it had by then is
+kept. Answers lie in `benchmarks/arena/answers/`, where a second run finds those that are there already; `--again` makes them anew.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FOLDER = Path(__file__).parent
+ANSWERS = FOLDER / "answers"
+NUM_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--contests", default="all", help="names, with commas between them")
+    parser.add_argument("--contestants", default="all", help="names, with semicolons between them")
+    parser.add_argument("--minutes", type=float, default=10.0, help="after which a contestant is stopped")
+    parser.add_argument("--again", action="store_true", help="make answers anew that are there already")
+    parser.add_argument("--page-only", action="store_true", help="write the page of the answers that are there")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    said = parser.parse_args()
+    if said.child:
+        _child(*said.child)
+        return
+    ANSWERS.mkdir(exist_ok=True)
+    if not said.page_only:
+        _run_all(said)
+    from results import write_page
+
+    write_page(ANSWERS, FOLDER.parent / "RESULTS.md")
+
+
+def _run_all(said: Any) -> None:
+    from contestants import CONTESTANTS
+    from contests import CONTESTS
+
+    names = [*CONTESTS, *SWEEP] if said.contests == "all" else said.contests.split(",")
+    chosen = list(CONTESTANTS) if said.contestants == "all" else said.contestants.split(";")
+    for contest in names:
+        swept = "@" in contest
+        for contestant in [] if swept else ["reference", *chosen]:
+            _run(contest, contestant, said)
+        for contestant in SWEEP.get(contest, []):
+            _run(contest, contestant, said)
+
+
+# Cost against N, and against K: logistic@N/K.
+SWEEP = {
+    "logistic@10000/20": ["vcmc, 100 draws", "NumPyro NUTS"],
+    "logistic@100000/20": ["vcmc, 100 draws", "NumPyro NUTS"],
+    "logistic@100000/5": ["vcmc, 100 draws"],
+    "logistic@100000/80": ["vcmc, 100 draws"],
+}
+
+
+def _run(contest: str, contestant: str, said: Any) -> None:
+    path = ANSWERS / f"{_slug(contest)}--{_slug(contestant)}"
+    if path.with_suffix(".json").exists() and not said.again:
+        return
+    limit = 60 * (said.minutes if contestant != "reference" else 60)
+    begin = time.perf_counter()
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER)}
+    if contestant == "NumPyro NUTS":  # its chains run side by side on as many devices
+        environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_CORES}"
+    words = [sys.executable, __file__, "--child", contest, contestant, str(path)]
+    try:
+        done = subprocess.run(words, env=environment, timeout=limit, capture_output=True, text=True)
+        failure = "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["?"])[-1]
+    except subprocess.TimeoutExpired:
+        failure = f"stopped after {said.minutes:.0f} minutes"
+    kept = json.loads(path.with_suffix(".json").read_text()) if path.with_suffix(".json").exists() else {}
+    kept |= {"contest": contest, "contestant": contestant, "failure": failure}
+    path.with_suffix(".json").write_text(json.dumps(kept, indent=1))
+    took = time.perf_counter() - begin
+    sys.stdout.write(f"{contest:20s} {contestant:20s} {took:7.1f} s  {failure}\n")
+    sys.stdout.flush()
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+def _child(contest: str, contestant: str, where: str) -> None:
+    import vcmc  # first: it switches to double precision, for all
+    from contestants import CONTESTANTS, Answer
+    from contests import CONTESTS
+    from reference import reference
+
+    name, _, size = contest.partition("@")
+    if size:
+        num_rows, num_shards = map(int, size.split("/"))
+        found: Any = CONTESTS[name](num_rows)
+        found = type(found)(
+            **{**found.__dict__, "name": contest, "num_shards": num_shards, "is_large": num_rows >= 100_000}
+        )
+    else:
+        found = CONTESTS[name]()
+    path = Path(where)
+    if contestant == "reference":
+        begin = time.perf_counter()
+        draws, num_chains = reference(found)
+        answers = iter([Answer(draws, time.perf_counter() - begin, remark=f"{num_chains} chains")])
+    else:
+        answers = CONTESTANTS[contestant](found)
+    for answer in answers:
+        arrays = dict(answer.draws) | ({} if answer.ready is None else {"ready!": answer.ready})
+        np.savez(path.with_suffix(".npz"), **arrays)
+        kept = {
+            "about": found.about,
+            "num_shards": found.num_shards,
+            "is_skewed": found.is_skewed,
+            "seconds": answer.seconds,
+            "seconds_compile": answer.seconds_compile,
+            "seconds_critical": answer.seconds_critical,
+            "remark": answer.remark,
+            "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "versions": _versions(),
+            "vcmc": vcmc.__version__,
+        }
+        path.with_suffix(".json").write_text(json.dumps(kept, indent=1))
+
+
+def _versions() -> list[str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = [f"Python {platform.python_version()}"]
+    for package in ("vcmc", "jax", "numpyro", "blackjax", "pymc", "nutpie", "numpy"):
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    main()

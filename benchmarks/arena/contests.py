@@ -1,0 +1,244 @@
+"""The arena's problems, each a NumPyro model and its rows: what every contestant is given.
+
+Rows are made from fixed seeds. A model's plate takes `batch`, a number of rows for those who look at a few at a time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.distributions.transforms import OrderedTransform
+
+Rows = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A problem.
+
+    Attributes:
+        name: what it is called.
+        about: what it is, in words.
+        model: the NumPyro model.
+        rows: all rows.
+        num_shards: number of shards.
+        is_large: whether chains on all rows take minutes; they are then given fewer steps.
+        is_skewed: whether some of its numbers are far from Gaussian.
+        pymc: makes the same model in PyMC, if it was written there, too.
+    """
+
+    name: str
+    about: str
+    model: Callable[..., None]
+    rows: Rows
+    num_shards: int = 10
+    is_large: bool = False
+    is_skewed: bool = False
+    pymc: Callable[[Rows], Any] | None = field(default=None, repr=False)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self.rows.values())))
+
+
+def _design(generator: np.random.Generator, num_rows: int, dim: int, rates: list[float]) -> np.ndarray:
+    """A constant, normal covariates, and last rare binary ones."""
+    normal = generator.normal(size=(num_rows, dim - 1 - len(rates)))
+    rare = generator.random((num_rows, len(rates))) < rates
+    return np.column_stack([np.ones(num_rows), normal, rare])
+
+
+def _bernoulli(link: Callable[[Any], Any], scale: float) -> Callable[..., None]:
+    def model(x: Any, y: Any, batch: int | None = None) -> None:
+        beta = numpyro.sample("beta", dist.Normal(0, scale).expand([x.shape[1]]).to_event(1))
+        with numpyro.plate("rows", x.shape[0], subsample_size=batch):
+            part = numpyro.subsample(x, event_dim=1)
+            numpyro.sample("y", link(part @ beta), obs=numpyro.subsample(y, event_dim=0))
+
+    return model
+
+
+def _logit(log_odds: Any) -> Any:
+    return dist.Bernoulli(logits=log_odds)
+
+
+class ProbitBernoulli(dist.Distribution):
+    """One with the probability that a standard normal is below `score`, with logarithms that do not overflow."""
+
+    support = dist.constraints.boolean
+    arg_constraints = {"score": dist.constraints.real}  # noqa: RUF012
+
+    def __init__(self, score: Any):
+        self.score = score
+        super().__init__(jnp.shape(score))
+
+    def log_prob(self, value: Any) -> Any:
+        from jax.scipy.stats import norm
+
+        return norm.logcdf((2 * value - 1) * self.score)
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+        import jax
+
+        shape = sample_shape + self.batch_shape
+        return (jax.random.normal(key, shape) < self.score).astype(float)
+
+
+def _pymc_logistic(scale: float) -> Callable[[Rows], Any]:
+    def make(rows: Rows) -> Any:
+        import pymc as pm
+
+        with pm.Model() as model:
+            x, y = pm.Data("x", rows["x"]), pm.Data("y", rows["y"])
+            beta = pm.Normal("beta", 0, scale, shape=rows["x"].shape[1])
+            pm.Bernoulli("obs", logit_p=x @ beta, observed=y)
+        return model
+
+    return make
+
+
+def _binary(generator: np.random.Generator, x: np.ndarray, beta: np.ndarray) -> Rows:
+    return {"x": x, "y": (generator.random(len(x)) < 1 / (1 + np.exp(-x @ beta))).astype(float)}
+
+
+def logistic(num_rows: int = 1_000_000) -> Contest:
+    """Fifty covariates, five of them rare."""
+    generator = np.random.default_rng(0)
+    rates = [0.01, 0.005, 0.002, 0.001, 0.0005]
+    x = _design(generator, num_rows, 50, rates)
+    beta = np.concatenate([[-1.0], generator.normal(0, 0.2, size=44), [1.0, -1.0, 1.5, -1.5, 1.0]])
+    return Contest(
+        "logistic",
+        f"logistic regression, {num_rows:,} × 50, five covariates rare (1 % to 0.05 % of the rows)",
+        _bernoulli(_logit, 1.0),
+        _binary(generator, x, beta),
+        num_shards=20,
+        is_large=True,
+        pymc=_pymc_logistic(1.0),
+    )
+
+
+def probit(num_rows: int = 100_000) -> Contest:
+    """The paper's regression."""
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(num_rows, 300))
+    beta = generator.normal(size=300) / np.sqrt(300)
+    y = (x @ beta + generator.normal(size=num_rows) > 0).astype(float)
+    return Contest(
+        "probit",
+        f"probit regression, {num_rows:,} × 300",
+        _bernoulli(ProbitBernoulli, 1.0),
+        {"x": x, "y": y},
+        num_shards=20,
+        is_large=True,
+    )
+
+
+def poisson() -> Contest:
+    """Counts with more spread than Poisson's: a gamma distribution of rates, whose shape is unknown."""
+    generator = np.random.default_rng(2)
+    x = _design(generator, 50_000, 10, [0.002, 0.001])
+    beta = np.concatenate([[-1.0], generator.normal(0, 0.3, size=7), [1.0, -1.0]])
+    y = generator.poisson(np.exp(x @ beta) * generator.gamma(0.7, 1 / 0.7, size=len(x))).astype(float)
+
+    def model(x: Any, y: Any, batch: int | None = None) -> None:
+        beta = numpyro.sample("beta", dist.Normal(0, 2).expand([x.shape[1]]).to_event(1))
+        shape = numpyro.sample("shape", dist.HalfNormal(2.0))
+        with numpyro.plate("rows", x.shape[0], subsample_size=batch):
+            rate = jnp.exp(numpyro.subsample(x, event_dim=1) @ beta)
+            numpyro.sample("y", dist.NegativeBinomial2(rate, shape), obs=numpyro.subsample(y, event_dim=0))
+
+    about = "Poisson regression with overdispersion (negative binomial), 50,000 × 10, two covariates rare"
+    return Contest("poisson", about, model, {"x": x, "y": y})
+
+
+def robust() -> Contest:
+    """Student's t noise."""
+    generator = np.random.default_rng(3)
+    x = generator.normal(size=(20_000, 8))
+    y = x @ generator.normal(size=8) + 2.0 * generator.standard_t(4.0, size=len(x))
+
+    def model(x: Any, y: Any, batch: int | None = None) -> None:
+        beta = numpyro.sample("beta", dist.Normal(0, 2).expand([x.shape[1]]).to_event(1))
+        scale = numpyro.sample("scale", dist.LogNormal(0, 1))
+        dof = numpyro.sample("dof", dist.Gamma(2, 0.1))
+        with numpyro.plate("rows", x.shape[0], subsample_size=batch):
+            centre = numpyro.subsample(x, event_dim=1) @ beta
+            numpyro.sample("y", dist.StudentT(dof, centre, scale), obs=numpyro.subsample(y, event_dim=0))
+
+    about = "robust regression (Student's t with unknown degrees of freedom), 20,000 × 8"
+    return Contest("robust", about, model, {"x": x, "y": y})
+
+
+def mixture() -> Contest:
+    """Three components on a line; centres are ordered, as other peers cannot match labels."""
+    generator = np.random.default_rng(4)
+    which = generator.choice(3, size=20_000, p=[0.5, 0.3, 0.2])
+    y = np.array([-2.0, 0.5, 3.0])[which] + np.array([0.7, 1.0, 0.8])[which] * generator.normal(size=20_000)
+
+    def model(y: Any, batch: int | None = None) -> None:
+        base = dist.Normal(jnp.zeros(3), 3.0).to_event(1)
+        centres = numpyro.sample("centres", dist.TransformedDistribution(base, OrderedTransform()))
+        scales = numpyro.sample("scales", dist.LogNormal(0, 0.5).expand([3]).to_event(1))
+        shares = numpyro.sample("shares", dist.Dirichlet(jnp.ones(3)))
+        with numpyro.plate("rows", y.shape[0], subsample_size=batch):
+            components = dist.MixtureSameFamily(dist.Categorical(shares), dist.Normal(centres, scales))
+            numpyro.sample("y", components, obs=numpyro.subsample(y, event_dim=0))
+
+    return Contest(
+        "mixture", "mixture of three normals, 20,000 rows, centres ordered", model, {"y": y}, is_skewed=False
+    )
+
+
+def wishart() -> Contest:
+    """A precision matrix, whose posterior is known."""
+    generator = np.random.default_rng(5)
+    root = np.linalg.cholesky(0.5 * np.eye(8) + 0.5)
+    x = generator.normal(size=(20_000, 8)) @ root.T
+
+    def model(x: Any, batch: int | None = None) -> None:
+        dim = x.shape[1]
+        precision = numpyro.sample("precision", dist.Wishart(dim + 2.0, jnp.eye(dim) / (dim + 2)))
+        with numpyro.plate("rows", x.shape[0], subsample_size=batch):
+            normal = dist.MultivariateNormal(jnp.zeros(dim), precision_matrix=precision)
+            numpyro.sample("x", normal, obs=numpyro.subsample(x, event_dim=1))
+
+    return Contest("wishart", "Normal-Wishart, 20,000 × 8", model, {"x": x})
+
+
+def rare() -> Contest:
+    """Events and covariates so rare that the posterior is skewed: what Gaussian approximations get wrong."""
+    generator = np.random.default_rng(6)
+    x = _design(generator, 20_000, 6, [0.002, 0.001, 0.0005])
+    beta = np.array([-4.0, 0.5, -0.5, 1.5, 1.0, 0.5])
+    return Contest(
+        "rare",
+        "logistic regression, 20,000 × 6, events in 2 % of the rows, covariates in 0.2 % to 0.05 %",
+        _bernoulli(_logit, 5.0),
+        _binary(generator, x, beta),
+        is_skewed=True,
+        pymc=_pymc_logistic(5.0),
+    )
+
+
+def small() -> Contest:
+    """So few rows that there is nothing to gain from shards."""
+    generator = np.random.default_rng(7)
+    x = _design(generator, 300, 5, [0.1])
+    return Contest(
+        "small",
+        "logistic regression, 300 × 5: too small to be worth dealing into shards",
+        _bernoulli(_logit, 2.5),
+        _binary(generator, x, np.array([-1.0, 0.5, -0.5, 1.0, 1.0])),
+        num_shards=4,
+        is_skewed=True,
+        pymc=_pymc_logistic(2.5),
+    )
+
+
+CONTESTS = {each.__name__: each for each in (logistic, probit, poisson, robust, mixture, wishart, rare, small)}

@@ -1,0 +1,95 @@
+"""What every answer is measured against: many Hamiltonian chains on all rows at once, written apart from all contestants.
+
+Chains run in coordinates whitened by the curvature at the mode, so that a batch of them is one product of matrices; where the
+posterior is known, it is drawn from.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from contestants import Draws, points_of
+from contests import Contest
+from scipy.optimize import minimize
+from scipy.stats import wishart
+
+
+class Length(NamedTuple):
+    """How long chains are."""
+
+    num_chains: int
+    num_warmup: int
+    num_steps: int
+
+
+LARGE, SMALL = Length(32, 25, 60), Length(64, 150, 500)
+
+
+def reference(contest: Contest) -> tuple[Draws, int]:
+    """Draws (draw, …) of all chains, and the number of chains, whose draws follow each other."""
+    if contest.name == "wishart":
+        return _wishart(contest.rows["x"]), 1
+    length = LARGE if contest.is_large else SMALL
+    first, log_density, params, _ = points_of(contest)
+    mode, root = _mode(first, log_density)
+    both = jax.jit(jax.vmap(jax.value_and_grad(lambda white: log_density(mode + root @ white))))
+    white = _chains(both, len(mode), length)
+    flat = white.reshape(-1, len(mode))
+    return params(mode + jnp.asarray(flat) @ root.T), length.num_chains
+
+
+def _wishart(x: np.ndarray) -> Draws:
+    dim = x.shape[1]
+    scale = np.linalg.inv((dim + 2) * np.eye(dim) + x.T @ x)
+    draws = wishart(dim + 2 + len(x), scale).rvs(20_000, random_state=np.random.default_rng(0))
+    return {"precision": draws}
+
+
+def _mode(first: Any, log_density: Any) -> tuple[Any, Any]:
+    """The mode, and a root of the inverse curvature there."""
+    both = jax.jit(jax.value_and_grad(log_density))
+
+    def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
+        value, score = both(jnp.asarray(point))
+        return -float(value), -np.asarray(score)
+
+    mode = jnp.asarray(minimize(negative, np.asarray(first), jac=True, method="L-BFGS-B").x)
+    score = jax.grad(log_density)
+    curvature = jax.jit(
+        lambda at: jax.lax.map(
+            lambda along: -jax.jvp(score, (at,), (along,))[1], jnp.eye(len(at)), batch_size=8
+        )
+    )(mode)
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    return mode, jnp.asarray(vectors / np.sqrt(np.maximum(values, 1e-8 * values.max())))
+
+
+def _chains(both: Any, dim: int, length: Length) -> np.ndarray:
+    """Hamiltonian chains of random length, their step tuned to an acceptance of 0.8; axes (chain, draw, coordinate)."""
+    generator = np.random.default_rng(0)
+    size = 0.5 * dim**-0.25
+    place = generator.normal(size=(length.num_chains, dim))
+    value, score = map(np.asarray, both(place))
+    kept = []
+    for number in range(length.num_warmup + length.num_steps):
+        step = size * generator.uniform(0.8, 1.2)
+        speed = generator.normal(size=place.shape)
+        new, new_value, new_score = place, value, score
+        energy = value - 0.5 * (speed**2).sum(axis=1)
+        num_leaps = max(1, round(generator.uniform(0.5, 1.5) * np.pi / 2 / step))
+        for _ in range(num_leaps):
+            speed = speed + 0.5 * step * new_score
+            new = new + step * speed
+            new_value, new_score = map(np.asarray, both(new))
+            speed = speed + 0.5 * step * new_score
+        change = new_value - 0.5 * (speed**2).sum(axis=1) - energy
+        chance = np.exp(np.minimum(0, np.nan_to_num(change, nan=-np.inf)))
+        moved = generator.random(len(place)) < chance
+        place = np.where(moved[:, None], new, place)
+        value, score = np.where(moved, new_value, value), np.where(moved[:, None], new_score, score)
+        if number < length.num_warmup:
+            size *= np.exp((chance.mean() - 0.8) / np.sqrt(1 + number))
+        else:
+            kept.append(place)
+    return np.stack(kept, axis=1)
