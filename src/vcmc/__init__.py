@@ -32,6 +32,7 @@ from .diagnose import diagnose  # noqa: E402
 from .diagnostics.additivity import ModelError  # noqa: E402
 from .draws import LazyDraws  # noqa: E402
 from .frontends.numpyro import from_numpyro  # noqa: E402
+from .frontends.pymc import from_pymc  # noqa: E402
 from .infer import infer  # noqa: E402
 from .load import load  # noqa: E402
 from .model import Model  # noqa: E402
@@ -79,6 +80,7 @@ __all__ = [
     "diagnose",
     "executors",
     "from_numpyro",
+    "from_pymc",
     "infer",
     "load",
     "models",
