@@ -39,6 +39,7 @@ from .model import Model  # noqa: E402
 from .partition import LazyRows, Partition, split  # noqa: E402
 from .reading import read_draws  # noqa: E402
 from .refine import refine  # noqa: E402
+from .result import posterior_draws  # noqa: E402
 from .space import (  # noqa: E402
     Correlation,
     Exchangeable,
@@ -86,6 +87,7 @@ __all__ = [
     "models",
     "objective",
     "optimizers",
+    "posterior_draws",
     "read_draws",
     "refine",
     "samplers",

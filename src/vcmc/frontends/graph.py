@@ -10,6 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import log_ndtr
 from jaxtyping import Array
 
 from ..typing import Params, Rows
@@ -98,6 +99,18 @@ def ancestors(variables: Iterable[Any]) -> list[Any]:
 
 def jaxified(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Sequence[Any]]:
     """A graph as a JAX function of its inputs."""
+    get_jaxified_graph = _compiler()
+    try:
+        return get_jaxified_graph(inputs=list(inputs), outputs=list(outputs))
+    except NotImplementedError as error:
+        raise ValueError(
+            f"the model has an operation that PyTensor cannot run in JAX ({first_line(error)}): write it with operations "
+            "that it can, or write the model in JAX or NumPyro."
+        ) from None
+
+
+def _compiler() -> Callable[..., Any]:
+    """PyMC's way from graphs to JAX, without what it does to the process."""
     flags = os.environ.get("XLA_FLAGS")
     from pymc.sampling.jax import get_jaxified_graph  # asks XLA for a hundred devices when first imported
 
@@ -105,13 +118,20 @@ def jaxified(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Seq
         os.environ.pop("XLA_FLAGS", None)
     else:
         os.environ["XLA_FLAGS"] = flags
-    try:
-        return get_jaxified_graph(inputs=list(inputs), outputs=list(outputs))
-    except NotImplementedError as error:
-        raise ValueError(
-            f"the model has an operation that PyTensor cannot run in JAX: {first_line(error)} Write it with operations "
-            "that it can, or write the model in JAX or NumPyro."
-        ) from None
+    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.scalar.math import Erfcx
+
+    if (
+        "tfp" in jax_funcify.dispatch(Erfcx).__name__
+    ):  # PyTensor 2 would want TensorFlow for truncated normals
+        jax_funcify.register(Erfcx, lambda op, **_: _erfcx)  # noqa: ARG005
+    return get_jaxified_graph
+
+
+def _erfcx(x: Array) -> Array:
+    """exp(x²) erfc(x), which is finite wherever its gradient is asked for, also in branches that are not taken."""
+    inside = jnp.maximum(x, -26.0)
+    return 2 * jnp.exp(inside**2 + log_ndtr(-np.sqrt(2) * inside))
 
 
 def first_line(error: Exception) -> str:
