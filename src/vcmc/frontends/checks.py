@@ -34,7 +34,8 @@ def other_rows(arrays: Rows) -> list[dict[str, Any]]:
 def example_params(spaces: Mapping[str, Space]) -> list[dict[str, Array]]:
     """Params at a few random points."""
     product = Product(spaces)
-    return [product.constrain(point) for point in jax.random.normal(jax.random.key(3), (3, product.dim))]
+    constrain = jax.jit(product.constrain)
+    return [constrain(point) for point in jax.random.normal(jax.random.key(3), (3, product.dim))]
 
 
 def row_axis(few: tuple[int, ...], more: tuple[int, ...]) -> int | None:

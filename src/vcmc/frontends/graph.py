@@ -102,7 +102,10 @@ def jaxified(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Seq
     get_jaxified_graph = _compiler()
     try:
         return get_jaxified_graph(inputs=list(inputs), outputs=list(outputs))
-    except NotImplementedError as error:
+    except (
+        NotImplementedError,
+        ValueError,
+    ) as error:  # the latter where a density is itself random, as simulators' are
         raise ValueError(
             f"the model has an operation that PyTensor cannot run in JAX ({first_line(error)}): write it with operations "
             "that it can, or write the model in JAX or NumPyro."

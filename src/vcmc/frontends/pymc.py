@@ -67,11 +67,8 @@ def from_pymc(
     prior = graph.function(
         [graph.log_density(each).sum() for each in [*model.free_RVs, *(model[name] for name in in_prior)]]
     )
-    likelihood = graph.function(
-        [graph.log_density(each) for each in [*model.observed_RVs, *(model[name] for name in in_likelihood)]]
-    )
     names = [*(rv.name for rv in model.observed_RVs), *in_likelihood]
-    axes = _row_axes(likelihood, names, shapes, graph, arrays)
+    likelihood, axes = _likelihood(graph, names, shapes, arrays)
 
     def prior_given(params: Params, given: Rows) -> Scalar:
         return jnp.sum(jnp.stack(prior(params, given)))
@@ -219,14 +216,18 @@ def _resized(array: np.ndarray, count: int) -> np.ndarray:
     return np.resize(array, (count, *array.shape[1:]))
 
 
-def _row_axes(
-    likelihood: GraphFunction,
+def _likelihood(
+    graph: Graph,
     names: Sequence[str],
     shapes: Mapping[str, tuple[int, ...]],
-    graph: Graph,
     arrays: Mapping[str, np.ndarray],
-) -> list[int]:
-    """Which axis of each part of the log likelihood is the rows'."""
+) -> tuple[GraphFunction, list[int]]:
+    """The log likelihood's parts, and which axis of each is the rows'."""
+    parts = [graph.log_density(graph.model[name]) for name in names]
+    for name, part in zip(names, parts, strict=True):
+        if part.ndim == 0:
+            raise ValueError(_no_row_axis(graph, name, ()))
+    likelihood = graph.function(parts)
     params = {name: jax.ShapeDtypeStruct(shape, float) for name, shape in shapes.items()}
     found = []
     for count in (FEW, MORE):
@@ -244,7 +245,7 @@ def _row_axes(
         if axis is None:
             raise ValueError(_no_row_axis(graph, name, few))
         axes.append(axis)
-    return axes
+    return likelihood, axes
 
 
 def _fixed_size(graph: Graph, rows: set[str], count: int, problem: str) -> str:

@@ -119,9 +119,7 @@ def _space(graph: Graph, rv: Any, shape: tuple[int, ...], earlier: dict[str, Spa
     if isinstance(transform, type(transforms.circular)):
         return Space(constraints.circular, *shape)
     if isinstance(transform, IntervalTransform):
-        found = _between(graph, rv, transform, shape, earlier, rows)
-        if found is not None:
-            return found
+        return _between(graph, rv, transform, shape, earlier, rows)
     return _as_in_pymc(graph, rv, transform, shape)
 
 
@@ -141,8 +139,8 @@ def _check_proper(rv: Any) -> None:
 
 def _between(
     graph: Graph, rv: Any, transform: Any, shape: tuple[int, ...], earlier: dict[str, Space], rows: Rows
-) -> Space | None:
-    """Numbers between bounds, which may depend on parameters named earlier; nothing if only some have bounds."""
+) -> Space:
+    """Numbers between bounds, which may depend on parameters named earlier."""
     import pytensor.tensor as pt
 
     ends = transform.args_fn(*rv.owner.inputs)
@@ -156,7 +154,10 @@ def _between(
     low, high = (np.asarray(end) for end in bounds(example, rows))
     bounded = [set(np.isfinite(end).ravel().tolist()) for end in (low, high)]
     if any(len(each) > 1 for each in bounded):
-        return None
+        raise ValueError(
+            f"some values of {rv.name!r} have bounds and others have none, which PyMC's transform does not tell apart: make "
+            "two random variables of them."
+        )
     below, above = (each == {True} for each in bounded)
     if not below and not above:
         return Real(*shape)
