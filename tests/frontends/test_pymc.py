@@ -124,20 +124,13 @@ def inferred(model):
     return vcmc.infer(model, ROWS, num_shards=2, num_draws=500, seed=4, combiner=consensus)
 
 
-def test_the_same_model_has_the_same_posterior_in_all_languages(tree):
-    models = [vcmc.from_numpyro(numpyro_logistic, ROWS), JAX_LOGISTIC]
-    trees = [tree, *map(inferred, models)]
-    for parameter in ("scale", "beta"):
-        first, *others = (
-            {
-                "mean": each["posterior"][parameter].mean(("chain", "draw")).to_numpy(),
-                "error": arviz_stats.mcse(each, var_names=[parameter])[parameter].to_numpy(),
-            }
-            for each in trees
-        )
-        for other in others:
-            error = np.hypot(first["error"], other["error"])
-            np.testing.assert_array_less(np.abs(first["mean"] - other["mean"]), 4 * error)
+def test_the_same_density_has_the_same_posterior(tree):
+    """NumPyro's is left out, as its density was shown to be the same, and a sampler takes five seconds to compile."""
+    found = [tree, inferred(JAX_LOGISTIC)]
+    for name in ("scale", "beta"):
+        first, second = (each["posterior"][name].mean(("chain", "draw")).to_numpy() for each in found)
+        errors = [arviz_stats.mcse(each, var_names=[name])[name].to_numpy() for each in found]
+        np.testing.assert_array_less(np.abs(first - second), 4 * np.hypot(*errors))
     np.testing.assert_allclose(tree["posterior"]["variance"], tree["posterior"]["scale"] ** 2)
 
 
@@ -257,7 +250,7 @@ def test_spaces_are_those_of_the_supports(pm, name):
         log_prior - other_log_prior, expected, atol=1e-10
     )  # PyMC's constants have 32 bits
     if name == "matrix":  # as many coordinates as numbers on and below the diagonal
-        slopes = slopes[[0, 2, 3]]
+        slopes = slopes[np.array([0, 2, 3])]
     volume = 0.5 * np.linalg.slogdet(slopes.T @ slopes)[1]
     np.testing.assert_allclose(log_det, volume, atol=1e-10)
 
