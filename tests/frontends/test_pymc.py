@@ -196,9 +196,9 @@ SPACES = {
         dist.Normal(0, 1).log_prob,
     ),
     "unit": (
-        lambda pm: pm.Beta("a", 1.0, 2.0, shape=2),
+        lambda pm: pm.LogitNormal("a", 0.0, 1.0, shape=2),
         "Interval(shape=(2,))",
-        dist.Beta(1.0, 2.0).log_prob,
+        lambda a: -0.5 * jax.scipy.special.logit(a) ** 2 - jnp.log(a * (1 - a)),
     ),
     "zero sum": (
         lambda pm: pm.ZeroSumNormal("a", shape=3),
@@ -459,6 +459,13 @@ def simulator(pm, y):
     )
 
 
+def bounded_without_transform(pm, y):
+    import pytensor.tensor as pt
+
+    a = pm.CustomDist("a", logp=lambda value: pt.log(value) + pt.log(1 - value))
+    pm.Normal("obs", a, 1.0, observed=y)
+
+
 def some_bounds(pm, y):
     a = pm.TruncatedNormal("a", 0.0, 1.0, lower=np.array([0.0, -np.inf]), shape=2)
     pm.Normal("obs", a.sum(), 1.0, observed=y)
@@ -489,6 +496,7 @@ def some_bounds(pm, y):
         (nothing_free, "must have a free random variable"),
         (black_box, "PyTensor cannot run in JAX"),
         (simulator, "PyTensor cannot run in JAX.*Random"),
+        (bounded_without_transform, r"'a' has no density at .*space=\{'a': vcmc.Interval"),
         (some_bounds, "some values of 'a' have bounds and others have none"),
     ],
 )
@@ -529,6 +537,20 @@ def test_a_model_that_observes_nothing_or_has_no_data_is_refused(pm):
 def test_rows_that_do_not_fit_are_refused(pm, rows, message):
     with pytest.raises(ValueError, match=message):
         vcmc.from_pymc(pymc_logistic(pm), rows)
+
+
+def test_a_space_may_be_said_where_pymc_has_no_transform(pm):
+    model = around(pm, bounded_without_transform)
+    found = vcmc.from_pymc(model, Y, space={"a": vcmc.Interval(0, 1)})
+    np.testing.assert_allclose(found.log_prior({"a": jnp.asarray(0.25)}), np.log(0.25 * 0.75))
+
+
+def test_data_of_a_fixed_shape_are_refused(pm):
+    with pm.Model() as model:
+        y = pm.Data("y", Y["y"], shape=(60,))
+        pm.Normal("obs", pm.Normal("mean"), 1.0, observed=y)
+    with pytest.raises(ValueError, match=r"has a fixed number of rows, 60.*leave out its shape="):
+        vcmc.from_pymc(model, Y)
 
 
 def test_what_is_not_a_pymc_model_is_refused(pm):

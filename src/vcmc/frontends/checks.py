@@ -31,11 +31,13 @@ def other_rows(arrays: Rows) -> list[dict[str, Any]]:
     ]
 
 
-def example_params(spaces: Mapping[str, Space]) -> list[dict[str, Array]]:
+def example_params(
+    spaces: Mapping[str, Space], count: int = 3, spread: float = 1.0
+) -> list[dict[str, Array]]:
     """Params at a few random points."""
     product = Product(spaces)
     constrain = jax.jit(product.constrain)
-    return [constrain(point) for point in jax.random.normal(jax.random.key(3), (3, product.dim))]
+    return [constrain(spread * point) for point in jax.random.normal(jax.random.key(3), (count, product.dim))]
 
 
 def row_axis(few: tuple[int, ...], more: tuple[int, ...]) -> int | None:

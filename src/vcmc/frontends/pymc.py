@@ -70,19 +70,18 @@ def from_pymc(
     names = [*(rv.name for rv in model.observed_RVs), *in_likelihood]
     likelihood, axes = _likelihood(graph, names, shapes, arrays)
 
-    def prior_given(params: Params, given: Rows) -> Scalar:
-        return jnp.sum(jnp.stack(prior(params, given)))
-
     def log_prior(params: Params) -> Scalar:
-        return prior_given(params, template)
+        return jnp.sum(jnp.stack(prior(params, template)))
 
     def log_likelihood(params: Params, given: Rows) -> Float[Array, " row"]:
         parts = likelihood(params, given)
         return jnp.sum(jnp.stack([sum_per_row(*each) for each in zip(parts, axes, strict=True)]), axis=0)
 
     examples = example_params(spaces)
+    by_part = jax.jit(lambda params, given: jnp.stack(prior(params, given)))
+    _check_support([rv.name for rv in model.free_RVs], by_part, spaces, template)
     check_prior(
-        jax.jit(prior_given),
+        lambda params, given: jnp.sum(by_part(params, given)),
         examples,
         arrays,
         "write it into the model as a number, or as pm.Data not in rows",
@@ -120,6 +119,11 @@ def _check_rows(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
         if array.ndim != data[name].ndim:
             raise ValueError(
                 f"rows[{name!r}] must have {data[name].ndim} axes, as pm.Data({name!r}) has; got shape {array.shape}."
+            )
+        if data[name].type.shape[0] is not None:
+            raise ValueError(
+                f"pm.Data({name!r}) has a fixed number of rows, {data[name].type.shape[0]}, and shards have others: leave out "
+                "its shape=."
             )
         whole = np.issubdtype(data[name].dtype, np.integer) and array.dtype.kind == "f"
         if whole and np.any(array != np.round(array)):
@@ -210,6 +214,17 @@ def _shapes(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[i
                 "integrate it out of the likelihood (for a random effect per row, use the marginal distribution)."
             )
     return {rv.name: shape for rv, shape in zip(graph.model.free_RVs, few, strict=True)}
+
+
+def _check_support(names: Sequence[str], by_part: Any, spaces: Mapping[str, Space], template: Rows) -> None:
+    """Every variable must have a density wherever its space says that it may be."""
+    for params in example_params(spaces, count=10, spread=3.0):
+        for name, value in zip(names, by_part(params, template), strict=False):
+            if not np.isfinite(value):
+                raise ValueError(
+                    f"{name!r} has no density at {params[name]}, which its transform in PyMC allows ({spaces[name]}): say where "
+                    f"it lives, as in from_pymc(..., space={{{name!r}: vcmc.Interval(0, 1)}})."
+                )
 
 
 def _resized(array: np.ndarray, count: int) -> np.ndarray:

@@ -106,6 +106,8 @@ def _space(graph: Graph, rv: Any, shape: tuple[int, ...], earlier: dict[str, Spa
         transform = _default_transform(rv.owner.op, rv)
     if distribution == "WishartRV" and len(shape) == 2:
         return PositiveDefinite(shape[-1])
+    if distribution in ("LogitNormal", "LogitNormalRV"):  # which PyMC 5 gives no transform
+        return Interval(0, 1, *shape)
     if transform is None:
         return Real(*shape)
     if isinstance(transform, type(transforms.log) | transforms.LogExpM1):
