@@ -35,6 +35,7 @@ ROOMS += [
     f"combiners.{name}" for name in ("base", "consensus", "gaussians", "parametric", "variational", "swiss")
 ]
 ROOMS += [f"combiners.{name}" for name in ("auxiliary", "barycenter", "importance", "median", "pooling")]
+ROOMS += ["frontends.graph"]
 ROOMS += ["samplers.base", "samplers.nuts", "samplers.truncated_normal", "samplers.wishart_exact"]
 with install_import_hook([f"vcmc.{room}" for room in ROOMS], "beartype.beartype"):
     pass

@@ -288,7 +288,7 @@ def test_bad_arguments_are_refused(arguments, message, conjugate):
 
 
 def test_a_function_is_not_a_model(conjugate):
-    with pytest.raises(TypeError, match=r"model must be such as vcmc.Model\(...\) or vcmc.from_numpyro"):
+    with pytest.raises(TypeError, match=r"model must be such as vcmc.Model\(...\), vcmc.from_numpyro"):
         vcmc.infer(scale_regression, conjugate.rows, num_shards=2)
 
 

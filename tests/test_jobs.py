@@ -126,7 +126,7 @@ def test_files_of_draws_are_combined(tmp_path):
         (("run", "{0}/models.py:plain", "nowhere.parquet"), "there is no nowhere.parquet"),
         (("run", "{0}/models.py:plain", "nowhere.npz"), "there is no file nowhere.npz"),
         (("run", "{0}/models.py:other", "{0}/rows.npz"), "there is no 'other' in"),
-        (("run", "{0}/models.py:number", "{0}/rows.npz"), "must be a vcmc.Model or a NumPyro model"),
+        (("run", "{0}/models.py:number", "{0}/rows.npz"), "must be a vcmc.Model, a NumPyro model"),
         (("run", "{0}/nowhere.py:plain", "{0}/rows.npz"), "there is no Python file"),
         (("run", "{0}/models.py", "{0}/rows.npz"), "a model is named as file.py:name"),
         (("run", "{0}/models.py:plain", "{0}/rows.parquet", "--column", "x=a,z"), "columns asks for ['z']"),

@@ -28,7 +28,9 @@ def main() -> None:
     parser.add_argument("--contestants", default="all", help="names, with semicolons between them")
     parser.add_argument("--minutes", type=float, default=10.0, help="after which a contestant is stopped")
     parser.add_argument("--again", action="store_true", help="make answers anew that are there already")
-    parser.add_argument("--page-only", action="store_true", help="write the page of the answers that are there")
+    parser.add_argument(
+        "--page-only", action="store_true", help="write the page of the answers that are there"
+    )
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     said = parser.parse_args()
     if said.child:
@@ -93,10 +95,11 @@ def _slug(name: str) -> str:
 
 
 def _child(contest: str, contestant: str, where: str) -> None:
-    import vcmc  # first: it switches to double precision, for all
     from contestants import CONTESTANTS, Answer
     from contests import CONTESTS
     from reference import reference
+
+    import vcmc  # first: it switches to double precision, for all
 
     name, _, size = contest.partition("@")
     if size:

@@ -87,9 +87,7 @@ def nutpie(contest: Contest) -> Iterator[Answer]:
     if contest.pymc is None:
         raise NotImplementedError("the model was not written in PyMC.")
     begin = time.perf_counter()
-    compiled = package.compile_pymc_model(
-        contest.pymc(contest.rows), backend="jax", gradient_backend="jax"
-    )
+    compiled = package.compile_pymc_model(contest.pymc(contest.rows), backend="jax", gradient_backend="jax")
     ready = time.perf_counter() - begin
     options = {"tune": 300, "draws": 200} if contest.is_large else {"tune": 400, "draws": 1000}
     found = package.sample(compiled, chains=2, cores=2, seed=0, progress_bar=False, **options)
@@ -181,9 +179,9 @@ def pathfinder(contest: Contest) -> Iterator[Answer]:
     first, log_density, params, _ = points_of(contest)
     one_by_one = jax.custom_batching.sequential_vmap(log_density) if contest.is_large else log_density
     num_samples = 50 if contest.is_large else 200
-    state, _ = jax.jit(
-        lambda key, point: package.approximate(key, one_by_one, point, num_samples)
-    )(jax.random.key(0), first)
+    state, _ = jax.jit(lambda key, point: package.approximate(key, one_by_one, point, num_samples))(
+        jax.random.key(0), first
+    )
     points, _ = package.sample(jax.random.key(1), state, 4000)
     yield Answer(params(points), time.perf_counter() - begin)
 
@@ -238,7 +236,9 @@ def sgld(contest: Contest) -> Iterator[Answer]:
         return jax.lax.scan(ten, jnp.zeros_like(mode), jax.random.split(key, 2000))[1]
 
     white = run(jax.random.key(0))
-    yield Answer(params(mode + scale * white[200:]), time.perf_counter() - begin, remark=f"{batch} rows a step")
+    yield Answer(
+        params(mode + scale * white[200:]), time.perf_counter() - begin, remark=f"{batch} rows a step"
+    )
 
 
 def _parts(contest: Contest, unravel: Callable[[Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -294,12 +294,12 @@ def _tree_draws(tree: Any) -> Draws:
 
 
 def vcmc_default(contest: Contest) -> Iterator[Answer]:
-    """vcmc as it comes: 1000 draws of every shard."""
+    """Our own, as it comes: 1000 draws of every shard."""
     return _infer(contest, NUM_DRAWS)
 
 
 def vcmc_quick(contest: Contest) -> Iterator[Answer]:
-    """vcmc with 100 draws of every shard, and else as it comes."""
+    """Our own with 100 draws of every shard, and else as it comes."""
     return _infer(contest, 100)
 
 
@@ -337,9 +337,7 @@ def numpyro_consensus(contest: Contest) -> Iterator[Answer]:
     """NumPyro's `consensus`, on the same draws of shards as vcmc's."""
     from numpyro.infer.hmc_util import consensus
 
-    return _consensus(
-        contest, lambda shards: _named(consensus(shards, NUM_DRAWS, rng_key=jax.random.key(0)))
-    )
+    return _consensus(contest, lambda shards: _named(consensus(shards, NUM_DRAWS, rng_key=jax.random.key(0))))
 
 
 def numpyro_parametric(contest: Contest) -> Iterator[Answer]:

@@ -241,4 +241,6 @@ def small() -> Contest:
     )
 
 
-CONTESTS = {each.__name__: each for each in (logistic, probit, poisson, robust, mixture, wishart, rare, small)}
+CONTESTS = {
+    each.__name__: each for each in (logistic, probit, poisson, robust, mixture, wishart, rare, small)
+}

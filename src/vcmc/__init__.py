@@ -32,6 +32,7 @@ from .diagnose import diagnose  # noqa: E402
 from .diagnostics.additivity import ModelError  # noqa: E402
 from .draws import LazyDraws  # noqa: E402
 from .frontends.numpyro import from_numpyro  # noqa: E402
+from .frontends.pymc import from_pymc  # noqa: E402
 from .infer import infer  # noqa: E402
 from .load import load  # noqa: E402
 from .model import Model  # noqa: E402
@@ -48,6 +49,7 @@ from .plots import (  # noqa: E402
 from .reading import read_draws  # noqa: E402
 from .refine import refine  # noqa: E402
 from .report import report  # noqa: E402
+from .result import posterior_draws  # noqa: E402
 from .space import (  # noqa: E402
     Correlation,
     Exchangeable,
@@ -89,6 +91,7 @@ __all__ = [
     "diagnose",
     "executors",
     "from_numpyro",
+    "from_pymc",
     "infer",
     "load",
     "models",
@@ -101,6 +104,7 @@ __all__ = [
     "plot_objective",
     "plot_timings",
     "plot_weights",
+    "posterior_draws",
     "read_draws",
     "refine",
     "report",

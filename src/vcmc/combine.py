@@ -79,7 +79,7 @@ def combine(
     executor = executors.executor_of(executor)
     check_seed(seed)
     if model is not None:
-        check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
+        check_kind("model", model, Model, "vcmc.Model(...), vcmc.from_numpyro(...) or vcmc.from_pymc(...)")
         if space is not None:
             raise ValueError(
                 "combine takes space= or a model, which says where its parameters live; got both."

@@ -63,7 +63,7 @@ def _texts(tree: "DataTree", name: str) -> list[str]:
 
 def target_of(tree: "DataTree", model: Model, rows: Any, executor: Any, seed: int) -> Target:
     """The full-data target of a result's model."""
-    check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
+    check_kind("model", model, Model, "vcmc.Model(...), vcmc.from_numpyro(...) or vcmc.from_pymc(...)")
     executor = executors.executor_of(executor)
     check_seed(seed)
     num_shards = None if isinstance(rows, AbstractPartition) else int(tree.attrs.get("num_shards", 1))

@@ -93,7 +93,7 @@ def infer(
         attributes record seed, settings, versions and seconds, in `verdict` and `verdict_text` how good the result is, and
         in `warnings` what looks doubtful.
     """
-    check_kind("model", model, Model, "vcmc.Model(...) or vcmc.from_numpyro(...)")
+    check_kind("model", model, Model, "vcmc.Model(...), vcmc.from_numpyro(...) or vcmc.from_pymc(...)")
     combiner = combiner or combiners.Variational()
     executor = executors.executor_of(executor)
     _check_arguments(seed, num_draws, thin, combiner)

@@ -18,6 +18,7 @@ from .diagnose import diagnose
 from .diagnostics.verdict import Diagnosis
 from .files import Columns, batches, choose_columns
 from .frontends.numpyro import from_numpyro
+from .frontends.pymc import from_pymc, is_pymc
 from .infer import infer
 from .load import load
 from .model import Model
@@ -37,7 +38,7 @@ COMMAND = "command.txt"  # in a run directory: what was typed
 
 
 def named_model(where: str, rows: Any) -> Model:
-    """The model that `file.py:name` says: a `Model`, or a NumPyro model, whose shapes are learnt from some rows."""
+    """The model that `file.py:name` says: a `Model`, or a NumPyro or PyMC model, whose shapes are learnt from some rows."""
     path, _, name = where.rpartition(":")
     if not path or not name:
         raise ValueError(f"a model is named as file.py:name, such as model.py:model; got {where!r}.")
@@ -48,10 +49,12 @@ def named_model(where: str, rows: Any) -> Model:
         raise ValueError(f"there is no {name!r} in {path}; there are {public}.")
     if isinstance(found, Model):
         return found
+    if is_pymc(found):
+        return from_pymc(found, rows)
     if callable(found):
         return from_numpyro(found, rows)
     raise TypeError(
-        f"{where} must be a vcmc.Model or a NumPyro model (a function); got {type(found).__name__}."
+        f"{where} must be a vcmc.Model, a NumPyro model (a function) or a pymc.Model; got {type(found).__name__}."
     )
 
 

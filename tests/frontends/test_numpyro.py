@@ -78,7 +78,9 @@ def test_deterministic_sites_are_derived_unless_they_depend_on_rows():
         numpyro.deterministic("total", x.sum() * spread)  # depends on which rows there are
         numpyro.sample("y", dist.Normal(mean, spread), obs=y)
 
-    derived = vcmc.from_numpyro(model, ROWS).derived
+    with pytest.warns(UserWarning, match="'average', 'mean', 'total' depend on the rows") as warned:
+        derived = vcmc.from_numpyro(model, ROWS).derived
+    assert [each.filename for each in warned if "'average'" in str(each.message)] == [__file__]
     assert {
         name: float(value)
         for name, value in derived({"spread": jnp.asarray(3.0), "effect": jnp.asarray(0.0)}).items()

@@ -17,12 +17,21 @@ from numpyro.distributions.constraints import Constraint
 
 from ..model import Derived, LogLikelihood, Model
 from ..rows import as_rows
-from ..space import Dependent, Product, Space
+from ..space import Dependent, Space
 from ..typing import Params, Rows, Scalar
+from .checks import (
+    FEW,
+    MORE,
+    check_prior,
+    example_params,
+    first_rows,
+    row_axis,
+    same_for_all_rows,
+    sum_per_row,
+    warn_of_left_out,
+)
 from .enumerate import enumerated_log_likelihood
 from .sites import Seeded, Site, log_prob, sites_on, trace_at
-
-FEW, MORE = 5, 7  # numbers of rows on which models are traced
 
 
 def from_numpyro(
@@ -85,7 +94,7 @@ def from_numpyro(
     if not latents:
         raise ValueError(f"the model must have a latent site to infer; got the sites {list(few)}.")
 
-    template = {name: array[:FEW] for name, array in arrays.items()}
+    template = first_rows(arrays)
     prior_names = (*latents, *prior_sites)
 
     def prior_given(params: Params, given: Rows) -> Scalar:
@@ -105,10 +114,8 @@ def from_numpyro(
         num_axes = max(site.num_batch_axes for site in few.values())
         log_likelihood = enumerated_log_likelihood(seeded, log_prior, num_axes)
     spaces = _spaces(seeded, few, latents, template, space or {})
-    product = Product(spaces)
-    points = jax.random.normal(jax.random.key(3), (3, product.dim))
-    examples = [product.constrain(point) for point in points]
-    _check_prior(prior_given, examples, arrays)
+    examples = example_params(spaces)
+    check_prior(prior_given, examples, arrays, "pass it in constants={...}")
     derived = _derived(seeded, few, more, arrays, examples)
     return Model(spaces, log_prior, log_likelihood, derived=derived)
 
@@ -139,9 +146,9 @@ def _check_enumerated(site: Site, more: Site) -> None:
 def _row_axis(site: Site, more: Site) -> tuple[int, int]:
     """How many event axes to tell apart, and which axis of the log probability is the rows'."""
     for depth, (shape, other) in enumerate(zip(site.log_prob_shapes, more.log_prob_shapes, strict=True)):
-        differing = [axis for axis, (a, b) in enumerate(zip(shape, other, strict=True)) if a != b]
-        if len(differing) == 1 and shape[differing[0]] == FEW and other[differing[0]] == MORE:
-            return depth, differing[0]
+        axis = row_axis(shape, other)
+        if axis is not None:
+            return depth, axis
     if site.kind == "factor":
         raise ValueError(
             f"numpyro.factor({site.name!r}) is declared a likelihood and must have one value per row; got shape "
@@ -163,8 +170,7 @@ def _row_axis(site: Site, more: Site) -> tuple[int, int]:
 
 def _per_row(site: dict[str, Any], depth: int, axis: int) -> Float[Array, " row"]:
     """Log probability of an observed site, row by row."""
-    values = log_prob(site, depth)
-    return jnp.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).sum(axis=1)
+    return sum_per_row(log_prob(site, depth), axis)
 
 
 def _spaces(
@@ -202,31 +208,6 @@ def _same(first: Constraint, second: Constraint) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
 
 
-def _other_rows(arrays: Rows) -> list[dict[str, Any]]:
-    """Rows that differ from the first few in number and in every statistic: the last, and the first again and again."""
-    return [
-        {name: array[-MORE:] for name, array in arrays.items()},
-        {name: np.repeat(array[:1], MORE, axis=0) for name, array in arrays.items()},
-    ]
-
-
-def _check_prior(
-    prior: Callable[[Params, Rows], Scalar], examples: list[dict[str, Array]], arrays: Rows
-) -> None:
-    """The prior must not see the rows: other rows, and another number of them, must not change it."""
-    template = {name: array[:FEW] for name, array in arrays.items()}
-    for params in examples:
-        here = float(prior(params, template))
-        for other in _other_rows(arrays):
-            there = float(prior(params, other))
-            if not np.isclose(here, there, rtol=1e-10, atol=1e-10, equal_nan=True):
-                raise ValueError(
-                    f"the prior depends on the rows: at the same params its log density is {here:.6g} for some "
-                    f"rows and {there:.6g} for others, so shards would have different priors. Compute what the prior "
-                    "needs from the rows beforehand (such as their standard deviation), and pass it in constants={...}."
-                )
-
-
 def _derived(
     model: Seeded,
     few: dict[str, Site],
@@ -235,27 +216,22 @@ def _derived(
     examples: list[dict[str, Array]],
 ) -> Derived | None:
     """Deterministic sites that do not depend on the rows; those that do are not the posterior's to report."""
-    template = {name: array[:FEW] for name, array in arrays.items()}
-    names = [
-        name for name, site in few.items() if site.kind == "deterministic" and site.shape == more[name].shape
-    ]
-    for params in examples:
-        here = trace_at(model, params, template)
-        for other in _other_rows(arrays):
-            there = trace_at(model, params, other)
-            names = [
-                name
-                for name in names
-                if np.allclose(
-                    here[name]["value"], there[name]["value"], rtol=1e-10, atol=1e-12, equal_nan=True
-                )
-            ]
+    deterministic = [name for name, site in few.items() if site.kind == "deterministic"]
+    candidates = [name for name in deterministic if few[name].shape == more[name].shape]
+
+    def values(params: Params, rows: Rows) -> Params:
+        trace = trace_at(model, params, rows)
+        return {name: jnp.asarray(trace[name]["value"]) for name in candidates}
+
+    names = same_for_all_rows(values, candidates, examples, arrays)
+    warn_of_left_out(name for name in deterministic if name not in names)
     if not names:
         return None
+    template = first_rows(arrays)
 
     def derived(params: Params) -> Params:
-        trace = trace_at(model, params, template)
-        return {name: jnp.asarray(trace[name]["value"]) for name in names}
+        found = values(params, template)
+        return {name: found[name] for name in names}
 
     return derived
 
