@@ -1,9 +1,11 @@
 # make demo   sets up what it needs and runs the main job on built-in data
 # make test   sets up what it needs and runs all tests
+# make bench  compares vcmc with what a user would pick instead, in an hour or two; writes benchmarks/RESULTS.md
 # make docs   sets up what it needs and builds the documentation into site/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP = $(shell command -v uv >/dev/null 2>&1 && echo uv pip install -q --python $(BIN)/python || echo $(BIN)/python -m pip install -q --disable-pip-version-check)
 
 # Tests run in several processes, whose threads would get into each other's way.
 test: export OPENBLAS_NUM_THREADS = 1
@@ -11,7 +13,7 @@ test: export OPENBLAS_NUM_THREADS = 1
 # Bytecode makes imports three times as fast; some shells switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test browser setup lint docs constraints clean
+.PHONY: demo test browser setup lint docs bench constraints clean
 
 demo: setup
 	$(BIN)/vcmc demo
@@ -39,6 +41,11 @@ docs: export NO_MKDOCS_2_WARNING = 1
 docs: setup
 	$(BIN)/mkdocs build --strict
 
+# What the peers need is installed when it is asked for.
+bench: setup
+	@$(BIN)/python -c "import nutpie" 2>/dev/null || $(PIP) -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/arena/arena.py
+
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -56,7 +63,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 constraints:
 	@{ echo '# The versions that vcmc is tested with. Renewed with `make constraints`, which needs uv.'; \
-	   uv pip compile -q --universal --extra dev --python-version 3.11 --no-annotate --no-header \
+	   uv pip compile -q --universal --extra dev --extra bench --python-version 3.11 --no-annotate --no-header \
 	     --no-emit-index-url --upgrade pyproject.toml; } > constraints.new && mv constraints.new constraints.txt
 
 clean:

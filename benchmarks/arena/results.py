@@ -1,0 +1,290 @@
+"""benchmarks/RESULTS.md from the arena's answers: tables, pictures, and who wins where."""
+
+import json
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vcmc.diagnostics import convergence
+
+GOAL = 0.1  # of an sd: the error of means that is waited for
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+@dataclass(frozen=True)
+class Score:
+    """What is said of one answer.
+
+    Attributes:
+        about: what the child process wrote down.
+        mean, sd, quantile: median errors over all numbers: of means and quantiles in sds, of sds relative.
+        worst: the largest error of a mean.
+        to_goal: seconds until the median error of means stayed below the goal.
+        ess: effective draws of the number that has fewest, where draws are exact or combined.
+    """
+
+    about: dict[str, Any]
+    mean: float = np.nan
+    worst: float = np.nan
+    sd: float = np.nan
+    quantile: float = np.nan
+    to_goal: float = np.nan
+    ess: float = np.nan
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in all."""
+        return float(self.about.get("seconds", np.nan))
+
+
+Scores = dict[str, dict[str, Score]]
+
+
+def _flat(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    """All numbers of all draws, and when each was there."""
+    with np.load(path) as kept:
+        names = sorted(name for name in kept.files if not name.endswith("!"))
+        arrays = [kept[name].reshape(len(kept[name]), -1) for name in names]
+        return np.concatenate(arrays, axis=1), kept["ready!"] if "ready!" in kept.files else None
+
+
+def scores_of(folder: Path) -> Scores:
+    """All answers, scored against the reference of their contest."""
+    found: Scores = {}
+    for path in sorted(folder.glob("*.json")):
+        about = json.loads(path.read_text())
+        found.setdefault(about["contest"], {})[about["contestant"]] = Score(about)
+    for contest, scores in found.items():
+        if "reference" not in scores or not _path(folder, contest, "reference").exists():
+            continue
+        exact, _ = _flat(_path(folder, contest, "reference"))
+        for name, score in scores.items():
+            path = _path(folder, contest, name)
+            if path.exists():
+                scores[name] = _scored(score.about, *_flat(path), exact)
+    return found
+
+
+def _path(folder: Path, contest: str, contestant: str) -> Path:
+    words = (
+        "".join(letter if letter.isalnum() else "-" for letter in name) for name in (contest, contestant)
+    )
+    return folder / f"{'--'.join(words)}.npz"
+
+
+def _scored(about: dict[str, Any], draws: np.ndarray, ready: np.ndarray | None, exact: np.ndarray) -> Score:
+    unit = exact.std(axis=0)
+    mean = np.abs(draws.mean(axis=0) - exact.mean(axis=0)) / unit
+    levels = [0.05, 0.95]
+    off = np.abs(np.quantile(draws, levels, axis=0) - np.quantile(exact, levels, axis=0)) / unit
+    to_goal = about["seconds"] if np.median(mean) <= GOAL else np.nan
+    if ready is not None:
+        running = np.cumsum(draws, axis=0) / np.arange(1, len(draws) + 1)[:, None]
+        above = np.flatnonzero(np.median(np.abs(running - exact.mean(axis=0)) / unit, axis=1) > GOAL)
+        place = above[-1] + 1 if len(above) else 0
+        to_goal = float(ready[place]) if place < len(ready) else np.nan
+    ess = np.nan
+    if about["contestant"] == "reference":
+        num_chains = int(about["remark"].split()[0])
+        ess = float(np.nanmedian(convergence.ess(draws.reshape(1, num_chains, -1, draws.shape[1]))))
+    elif about["contestant"].startswith(("vcmc", "NumPyro NUTS", "PyMC")):
+        chains = draws[None, None] if about["contestant"].startswith("vcmc") else _in_chains(draws, 2)[None]
+        ess = float(np.nanmin(convergence.ess(chains)))
+    return Score(
+        about,
+        float(np.median(mean)),
+        float(mean.max()),
+        float(np.median(np.abs(draws.std(axis=0) / unit - 1))),
+        float(np.median(off)),
+        float(to_goal),
+        ess,
+    )
+
+
+def _in_chains(draws: np.ndarray, count: int) -> np.ndarray:
+    """Draws of chains in turns, as (chain, draw, number)."""
+    return np.swapaxes(draws[: len(draws) // count * count].reshape(-1, count, draws.shape[1]), 0, 1)
+
+
+HEAD = (
+    "| | means, sds off | worst | sds, % off | 5–95 %, sds off | seconds | of these compiling | seconds to 0.1 sd | effective draws/s | MB |",
+    "|---|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def write_page(folder: Path, where: Path) -> None:
+    """Write the page and its pictures."""
+    scores = scores_of(folder)
+    contests = [name for name in ORDER if name in scores]
+    first = next(iter(next(iter(scores.values())).values())).about
+    lines = [
+        "# The arena: against what a user would pick instead",
+        "",
+        f"Written by `make bench` on {CORES} cores ({platform.machine()}, no GPU), all in double precision. {', '.join(first.get('versions', []))}.",
+        "",
+        "Each contestant ran in a process of its own, one after the other, and was stopped after ten minutes; of chains that were stopped, the draws by then count.",
+        "Errors are medians over all numbers of the model, against long chains on all rows (`benchmarks/arena/reference.py`), whose own error is told below each table;",
+        "`worst` is the largest error of a mean. Seconds contain compiling. What each contestant does is said in `benchmarks/arena/contestants.py`.",
+        "",
+        *_findings(scores),
+    ]
+    for contest in contests:
+        lines += _section(contest, scores[contest])
+    lines += _sweep(scores)
+    lines += _notes(folder.parent / "notes.md")
+    where.write_text("\n".join(lines).rstrip() + "\n")
+    _picture({name: scores[name] for name in contests}, where.parent / "arena" / "arena.png")
+
+
+ORDER = ("logistic", "probit", "poisson", "robust", "mixture", "wishart", "rare", "small")
+
+
+def _section(contest: str, scores: dict[str, Score]) -> list[str]:
+    exact = scores["reference"]
+    about = next((each.about for each in scores.values() if "about" in each.about), {})
+    lines = [f"## {contest}: {about.get('about', '')}; K = {about.get('num_shards', '?')}", "", *HEAD]
+    for name, score in scores.items():
+        if name != "reference":
+            lines.append(_line(name, score))
+    remarks = [
+        f"{name}: {'; '.join(filter(None, (score.about.get('failure'), score.about.get('remark'))))}"
+        for name, score in scores.items()
+        if name != "reference" and (score.about.get("failure") or score.about.get("remark"))
+    ]
+    chance = f"The reference, made in {exact.seconds:.0f} s, has {exact.ess:.0f} effective draws, and so is off by {0.67 / np.sqrt(exact.ess):.3f} sd itself. "
+    return [*lines, "", chance + ". ".join(remarks) + ".", ""]
+
+
+def _line(name: str, score: Score) -> str:
+    if not np.isfinite(score.mean):
+        return f"| {name} | {score.about.get('failure') or '–'} |" + " – |" * 8
+    critical = score.about.get("seconds_critical", np.nan)
+    goal = _number(score.to_goal, 1)
+    if np.isfinite(critical):
+        goal += f" ({critical:.1f} on a machine for each shard)"
+    cells = (
+        name,
+        _number(score.mean, 3),
+        _number(score.worst, 2),
+        _number(100 * score.sd, 1),
+        _number(score.quantile, 3),
+        _number(score.seconds, 1),
+        _number(score.about.get("seconds_compile", np.nan), 1),
+        goal,
+        _number(score.ess / score.seconds, 1),
+        _number(score.about.get("megabytes", np.nan), 0),
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return f"{value:.{digits}f}" if value is not None and np.isfinite(value) else "–"
+
+
+def _findings(scores: Scores) -> list[str]:
+    """What was to be shown, and whether it was."""
+    lines = ["## What was to be shown", ""]
+    for contest in ("logistic", "probit"):
+        here = scores.get(contest, {})
+        if "NumPyro NUTS" not in here or "vcmc, 100 draws" not in here:
+            continue
+        serial = here["NumPyro NUTS"]
+        waited, least = serial.to_goal, ""
+        if not np.isfinite(waited):
+            waited, least = serial.seconds, "more than "
+        ours = min((here[name] for name in ("vcmc", "vcmc, 100 draws")), key=lambda each: each.to_goal)
+        critical = ours.about["seconds_critical"]
+        lines.append(
+            f"- {contest}: full-data NUTS reaches 0.1 sd after {least}{waited:.0f} s, vcmc after {ours.to_goal:.0f} s: "
+            f"{least}{waited / ours.to_goal:.1f} times sooner (goal: 5); on a machine for each shard after {critical:.0f} s: {least}{waited / critical:.0f} times "
+            "(goal: 50)."
+        )
+    lines += _against(scores, ("SVI, full", "SVI, diagonal", "Laplace", "Pathfinder"), 3.0)
+    lines += _against(scores, ("NumPyro consensus", "NumPyro parametric"), 1.5)
+    return [*lines, ""]
+
+
+def _against(scores: Scores, peers: tuple[str, ...], limit: float) -> list[str]:
+    lines = []
+    for peer in peers:
+        better, worse, slower = [], [], []
+        for contest in ORDER:
+            here = scores.get(contest, {})
+            if "vcmc" not in here or peer not in here or not np.isfinite(here[peer].mean):
+                continue
+            ours, theirs = here["vcmc"], here[peer]
+            ratios = [getattr(theirs, what) / getattr(ours, what) for what in ("mean", "sd", "quantile")]
+            text = contest + " (" + ", ".join(f"{ratio:.1f}" for ratio in ratios) + ")"
+            (better if min(ratios) >= 1 else worse).append(text)
+            if ours.seconds > limit * theirs.seconds:
+                slower.append(f"{contest} ({ours.seconds / theirs.seconds:.1f})")
+        lines.append(
+            f"- {peer}: its errors, in ours (means, sds, quantiles). We err less in all three on {', '.join(better) or 'none'}; not on "
+            f"{', '.join(worse) or 'none'}. We take more than {limit:g} times its seconds on {', '.join(slower) or 'none'}."
+        )
+    return lines
+
+
+def _sweep(scores: Scores) -> list[str]:
+    lines = [
+        "## Cost against N and K",
+        "",
+        "Logistic regression, 50 covariates; vcmc with 100 draws of every shard.",
+        "",
+        "| rows | shards | vcmc, s | of these compiling | on a machine for each shard | NumPyro NUTS, s | its draws |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    found = []
+    for contest, here in scores.items():
+        if not contest.startswith("logistic") or "vcmc, 100 draws" not in here:
+            continue
+        ours = here["vcmc, 100 draws"].about
+        if "seconds" not in ours:
+            continue
+        num_rows = int(contest.partition("@")[2].partition("/")[0] or 1_000_000)
+        serial = here["NumPyro NUTS"].about if "NumPyro NUTS" in here else {}
+        found.append(
+            (
+                num_rows,
+                ours["num_shards"],
+                f"{ours['seconds']:.1f}",
+                f"{ours['seconds_compile']:.1f}",
+                f"{ours['seconds_critical']:.1f}",
+                _number(serial.get("seconds"), 1),
+                serial.get("remark", "–"),
+            )
+        )
+    return [*lines, *("| " + " | ".join(map(str, line)) + " |" for line in sorted(found)), ""]
+
+
+def _notes(path: Path) -> list[str]:
+    return [path.read_text()] if path.exists() else []
+
+
+def _picture(scores: Scores, path: Path) -> None:
+    """Error of means against seconds, a panel for each contest."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(16, 8), layout="constrained")
+    for axes, (contest, here) in zip(figure.subplots(2, 4).flat, scores.items(), strict=False):
+        for name, score in here.items():
+            if name == "reference" or not np.isfinite(score.mean):
+                continue
+            ours = name.startswith("vcmc")
+            axes.plot(score.seconds, score.mean, "o", color="tab:blue" if ours else "0.5")
+            axes.annotate(
+                name,
+                (score.seconds, score.mean),
+                xytext=(4, 3),
+                textcoords="offset points",
+                fontsize=8,
+                color="tab:blue" if ours else "0.2",
+            )
+        axes.axhline(GOAL, color="tab:red", linewidth=0.7, linestyle="--")
+        axes.set(title=contest, xscale="log", yscale="log", xlabel="seconds", ylabel="means off by, sds")
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=90)
