@@ -1,7 +1,9 @@
 """Fixtures: small data sets and the exact posteriors that belong to them."""
 
+import gc
 import inspect
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # Tests compile far more than they compute: programs that are optimised less take a fifth off the time of all of them.
@@ -45,6 +47,19 @@ from vcmc.testing.gaussians import Lazy, Regression, regression  # noqa: E402
 
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
+
+
+MAX_MAPPINGS = 20_000  # a process may have 65 530: beyond, what XLA compiles or loads ends in a crash
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs() -> Iterator[None]:
+    """Forget compiled programs once they take up many mappings of memory."""
+    yield
+    mappings = Path("/proc/self/maps")
+    if mappings.exists() and len(mappings.read_text().splitlines()) > MAX_MAPPINGS:
+        jax.clear_caches()
+        gc.collect()
 
 
 def pytest_configure(config: pytest.Config) -> None:
