@@ -21,7 +21,7 @@ FILES = [
 
 
 SMALLER = {
-    "1_000_000": "20_000",
+    "1_000_000": "8_000",
     "--num-shards 20": "--num-shards 4",
 }  # what takes a minute in a tutorial takes seconds here
 
