@@ -10,7 +10,7 @@ from numpyro.infer.util import potential_energy
 
 import vcmc
 from vcmc.executors import Local
-from vcmc.model import Subposterior, evaluate
+from vcmc.model import Subposterior, bend, evaluate
 from vcmc.target import Target
 from vcmc.testing import check_model
 
@@ -80,3 +80,23 @@ def test_numpyro_log_density_is_numpyros_own(rows):
             start += space.dim
         energy = potential_energy(constrained, (), rows, parts)
         np.testing.assert_allclose(whole(point), -energy, rtol=1e-12)
+
+
+def test_rows_beyond_the_cache_are_added_up_in_blocks(rows, monkeypatch):
+    """Value, score and its change along directions are those of all rows at once, padding and an uneven last block included."""
+    shard = vcmc.split(rows, 2).load(1)
+    point, directions = jnp.linspace(-0.5, 0.5, 6), jnp.eye(6)[:2]
+
+    def looked_at():
+        density = Subposterior(plain(rows), shard, jnp.asarray(0.5))
+        both = jax.jit(jax.value_and_grad(density))(point)
+        at_once = evaluate(density, jnp.stack([point, -point]))
+        return jax.tree.leaves((both, at_once, bend(density, point, directions)))
+
+    whole = looked_at()
+    monkeypatch.setattr("vcmc.model.MAX_CACHED", 0)
+    monkeypatch.setattr("vcmc.model.BLOCK_BYTES", 64 * 40)  # 64 rows of 40 bytes
+    text = str(jax.make_jaxpr(Subposterior(plain(rows), shard, jnp.asarray(0.5)))(point))
+    assert "custom_jvp" in text
+    for one, other in zip(looked_at(), whole, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11)

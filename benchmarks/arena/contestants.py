@@ -4,8 +4,11 @@ Each runs in a process of its own, in double precision, on all cores, in the con
 choice had to be made, it is said beside it.
 """
 
+import json
+import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -265,6 +268,11 @@ def _parts(contest: Contest, unravel: Callable[[Any], Any]) -> tuple[Callable[..
 # Shards.
 
 
+def _shards_file(contest: Contest) -> Path:
+    """Where draws of shards are kept, by which NumPyro's functions are given the same."""
+    return Path(os.environ["ARENA_ANSWERS"]) / f"{contest.name.replace('/', '-')}--shards"
+
+
 def _infer(contest: Contest, num_draws: int) -> Iterator[Answer]:
     import vcmc
 
@@ -274,23 +282,29 @@ def _infer(contest: Contest, num_draws: int) -> Iterator[Answer]:
         model, contest.rows, num_shards=contest.num_shards, num_draws=num_draws, seed=0, progress=False
     )
     seconds = time.perf_counter() - begin
-    draws = vcmc.posterior_draws(tree) if hasattr(vcmc, "posterior_draws") else _tree_draws(tree)
     took = (tree["sample_seconds"]["end"] - tree["sample_seconds"]["begin"]).values
     names = ("start", "compile", "check", "combine")
     critical = float(took.max()) + sum(tree.attrs[f"seconds_{name}"] for name in names)
+    if num_draws == NUM_DRAWS:
+        group = tree["subposterior"].to_dataset()
+        np.savez(
+            _shards_file(contest).with_suffix(".npz"),
+            **{str(name): group[name].values for name in group.data_vars},
+        )
+        spent = {name: tree.attrs[f"seconds_{name}"] for name in ("start", "compile", "sample")}
+        _shards_file(contest).with_suffix(".txt").write_text(json.dumps(spent))
+    stages = ", ".join(
+        f"{name.removeprefix('seconds_')} {value:.1f}"
+        for name, value in tree.attrs.items()
+        if str(name).startswith("seconds_")
+    )
     yield Answer(
-        draws,
+        vcmc.posterior_draws(tree),
         seconds - tree.attrs["seconds_diagnose"],  # the others do not judge themselves
         tree.attrs["seconds_compile"],
         critical,
-        remark=f"calls itself {tree.attrs['verdict']}, in {tree.attrs['seconds_diagnose']:.1f} s more",
+        remark=f"calls itself {tree.attrs['verdict']}; seconds: {stages}",
     )
-
-
-def _tree_draws(tree: Any) -> Draws:
-    from vcmc.result import posterior_draws
-
-    return posterior_draws(tree)
 
 
 def vcmc_default(contest: Contest) -> Iterator[Answer]:
@@ -304,33 +318,23 @@ def vcmc_quick(contest: Contest) -> Iterator[Answer]:
 
 
 def _consensus(contest: Contest, combine: Callable[[list[Draws]], Draws]) -> Iterator[Answer]:
-    """Shards sampled by vcmc, as NumPyro has no sampler of shards, and combined by NumPyro's own function."""
-    import vcmc
-
-    begin = time.perf_counter()
-    model = vcmc.from_numpyro(contest.model, contest.rows)
-    tree = vcmc.infer(
-        model,
-        contest.rows,
-        num_shards=contest.num_shards,
-        num_draws=NUM_DRAWS,
-        seed=0,
-        combiner=vcmc.combiners.Average(),
-        progress=False,
-    )
-    group = tree["subposterior"].to_dataset()
+    """Draws of shards that vcmc has made, as NumPyro has no sampler of shards, combined by NumPyro's own function."""
+    kept = _shards_file(contest).with_suffix(".npz")
+    if not kept.exists():
+        raise FileNotFoundError("run vcmc first, whose draws of shards are used.")
+    with np.load(kept) as file:
+        arrays = {name: file[name] for name in file.files}
     shards = [
-        {
-            str(name): jnp.asarray(group[name].values[shard].reshape(-1, *group[name].shape[3:]))
-            for name in group.data_vars
-        }
+        {name: jnp.asarray(values[shard].reshape(-1, *values.shape[3:])) for name, values in arrays.items()}
         for shard in range(contest.num_shards)
     ]
-    sampled = sum(tree.attrs[f"seconds_{name}"] for name in ("start", "compile", "sample"))
-    again = time.perf_counter()
+    spent = json.loads(_shards_file(contest).with_suffix(".txt").read_text())
+    begin = time.perf_counter()
     draws = combine(shards)
-    yield Answer(draws, sampled + time.perf_counter() - again, tree.attrs["seconds_compile"])
-    del begin
+    seconds = time.perf_counter() - begin
+    yield Answer(
+        draws, sum(spent.values()) + seconds, spent["compile"], remark=f"combined in {seconds:.1f} s"
+    )
 
 
 def numpyro_consensus(contest: Contest) -> Iterator[Answer]:

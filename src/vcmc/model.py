@@ -28,6 +28,10 @@ LogPrior = Callable[[Params], Scalar]
 LogLikelihood = Callable[[Params, Rows], Float[Array, " row"]]
 Derived = Callable[[Params], Params]
 
+MAX_CACHED, BLOCK_BYTES = (
+    2**21,
+    2**18,
+)  # of rows: what is looked at in one go, and in blocks if there are more
 BATCH, FEW = (
     32,
     8,
@@ -91,12 +95,60 @@ class Model:
 
     def log_likelihood_at(self, point: Point, shard: Shard) -> Scalar:
         """Log likelihood of a shard's rows at a point."""
+        size = _block_size(shard)
+        if size >= len(shard.weights):
+            return self._log_likelihood_of(point, shard)
+        return _in_blocks(self, size, point, shard)
+
+    def _log_likelihood_of(self, point: Point, shard: Shard) -> Scalar:
         per_row = self.log_likelihood(self.space.constrain(point), shard.rows)
         return jnp.sum(shard.weights * per_row)
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}: {space}" for name, space in self.space.items())
         return f"{type(self).__name__}({inside})"
+
+
+def _block_size(shard: Shard) -> int:
+    """How many rows are looked at at once: all that a core's cache holds, or, if they are more, blocks that leave room in it."""
+    num_rows = len(shard.weights)
+    row_bytes = max(1, shard.num_bytes // num_rows)
+    if shard.num_bytes <= MAX_CACHED:
+        return num_rows
+    return int(np.clip(2 ** int(np.log2(BLOCK_BYTES / row_bytes)), 64, 4096))
+
+
+# Rows beyond the cache are read from memory for the value, and once more for the gradient. So both are computed block by block: the second
+# time, a block is in the cache. It is a rule for forward derivatives, as these can be differentiated again.
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _in_blocks(model: Model, size: int, point: Point, shard: Shard) -> Scalar:
+    """The log likelihood of a shard's rows at a point, summed over blocks of rows."""
+    return _sum_of_blocks(lambda block: model._log_likelihood_of(point, block), size, shard)
+
+
+@_in_blocks.defjvp
+def _in_blocks_jvp(model: Model, size: int, primals: Any, tangents: Any) -> tuple[Scalar, Scalar]:
+    point, shard = primals
+    value, score = _sum_of_blocks(
+        lambda block: jax.value_and_grad(model._log_likelihood_of)(point, block), size, shard
+    )
+    return value, jnp.vdot(score, tangents[0])  # rows do not change
+
+
+def _sum_of_blocks(function: Callable[[Shard], Any], size: int, shard: Shard) -> Any:
+    """The sum of a function over blocks of rows; the last begins earlier, and what it has in common with the one before has weight zero."""
+    num_rows = len(shard.weights)
+    places = jnp.arange(size)
+
+    def add(number: Array, total: Any) -> Any:
+        first = jnp.minimum(number * size, num_rows - size)
+        block = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, size), shard)
+        weights = jnp.where(first + places >= number * size, block.weights, 0.0)
+        return jax.tree.map(jnp.add, total, function(Shard(block.rows, weights)))
+
+    shapes = jax.eval_shape(function, jax.tree.map(lambda leaf: leaf[:size], shard))
+    zeros = jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
+    return jax.lax.fori_loop(0, -(-num_rows // size), add, zeros)
 
 
 class Subposterior(eqx.Module):
@@ -143,8 +195,8 @@ def bend(
 def _bend(
     model: Model, shard: Shard, prior_power: Scalar, point: Point, directions: Float[Array, "direction dim"]
 ) -> Float[Array, "direction dim"]:
-    _, along = jax.linearize(jax.grad(Subposterior(model, shard, prior_power)), point)
-    return jax.vmap(along)(directions)
+    score = jax.grad(Subposterior(model, shard, prior_power))
+    return jax.vmap(lambda direction: jax.jvp(score, (point,), (direction,))[1])(directions)
 
 
 def _batches(points: Float[Array, "point dim"]) -> list[Any]:
