@@ -115,7 +115,7 @@ def infer(
     clock = Clock()
 
     with Bars(progress) as bars:
-        stage = bars.stage("check, find a start, compile", 4)
+        stage = bars.stage("prepare", 4)
         target = checked_target(model, partition, executor, check_key)
         model, holding = target.model, target.holding
         sampler = sampler or _suited(model.suited_sampler(holding.shards), prior) or samplers.NUTS()

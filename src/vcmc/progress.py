@@ -9,7 +9,6 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     SpinnerColumn,
@@ -19,6 +18,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 Shown = bool | Literal["lines"]
@@ -32,10 +32,12 @@ class Interrupted(Exception):
 
 
 class Counts(ProgressColumn):
-    """Shards that are finished, and draws per second, of a stage that samples."""
+    """How much is done: of a stage that samples, shards that are finished, and draws per second."""
 
     def render(self, task: Task) -> Text:
-        return Text(counted(task))
+        if counts := counted(task):
+            return Text(f"{task.percentage:.0f} %, {counts}")
+        return Text(f"{task.completed:.0f}" + ("" if task.total is None else f"/{task.total:.0f}"))
 
 
 def counted(task: Task) -> str:
@@ -85,9 +87,8 @@ class Bars:
         self.progress = Progress(
             SpinnerColumn(finished_text="✓"),
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            Counts(),
+            BarColumn(bar_width=8),
+            Counts(table_column=Column(no_wrap=True)),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
