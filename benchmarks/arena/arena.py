@@ -73,7 +73,11 @@ def _run(contest: str, contestant: str, said: Any) -> None:
         return
     limit = 60 * (said.minutes if contestant != "reference" else 60)
     begin = time.perf_counter()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")]), "ARENA_ANSWERS": str(ANSWERS)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")]),
+        "ARENA_ANSWERS": str(ANSWERS),
+    }
     if contestant == "NumPyro NUTS":  # its chains run side by side on as many devices
         environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_CORES}"
     words = [sys.executable, __file__, "--child", contest, contestant, str(path)]
