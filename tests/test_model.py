@@ -91,11 +91,13 @@ def test_rows_beyond_the_cache_are_added_up_in_blocks(rows, monkeypatch):
         density = Subposterior(plain(rows), shard, jnp.asarray(0.5))
         both = jax.jit(jax.value_and_grad(density))(point)
         at_once = evaluate(density, jnp.stack([point, -point]))
-        return jax.tree.leaves((both, at_once, bend(density, point, directions)))
+        many = evaluate(density, jnp.linspace(-1, 1, 12)[:, None] * point)
+        return jax.tree.leaves((both, at_once, many, bend(density, point, directions)))
 
     whole = looked_at()
     monkeypatch.setattr("vcmc.model.MAX_CACHED", 0)
     monkeypatch.setattr("vcmc.model.BLOCK_BYTES", 64 * 40)  # 64 rows of 40 bytes
+    monkeypatch.setattr("vcmc.model.BLOCK_BYTES_MANY", 128 * 40)
     text = str(jax.make_jaxpr(Subposterior(plain(rows), shard, jnp.asarray(0.5)))(point))
     assert "custom_jvp" in text
     for one, other in zip(looked_at(), whole, strict=True):

@@ -27,16 +27,18 @@ from .combiners.base import Subposteriors
 from .diagnose import diagnose_draws, stored
 from .diagnostics.additivity import Facts, check_information, look_at_shards
 from .diagnostics.shards import broken_shards
-from .model import Model
+from .model import Model, Subposterior
 from .overlap import sample_and_optimise
 from .partition import check_seed
 from .progress import Bars, Shown
 from .refine import diagnose_refined, refine_draws
 from .result import make_tree, to_params
+from .samplers.hmc import suits
 from .sampling import Plan, Sampled, sample_shards
 from .start import common_start, starts_of
 from .store import Store
 from .survey import survey
+from .typing import Point
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -70,7 +72,8 @@ def infer(
         seed: seed of everything random: the same seed gives the same draws.
         num_draws: draws of every chain in every shard, and of every chain of the posterior unless it is refined.
         thin: keep one of so many draws: a chain makes `thin` times `num_draws`.
-        sampler: how a shard is sampled; by default the model's own sampler, or `samplers.NUTS()`.
+        sampler: how a shard is sampled; by default the model's own sampler, `samplers.HMC()` where shards are large and their density is close to normal, or
+            `samplers.NUTS()`.
         combiner: how draws are combined; by default `combiners.Variational()`, a shift and a scale on top of averages.
         executor: where shards are sampled and evaluated: `executors.Local()`, the default, `Processes(n)`, `Dask(address)`, `Ray()`, or
             any `concurrent.futures.Executor` of processes. It does not change the draws.
@@ -118,11 +121,17 @@ def infer(
         stage = bars.stage("prepare", 4)
         target = checked_target(model, partition, executor, check_key)
         model, holding = target.model, target.holding
-        sampler = sampler or _suited(model.suited_sampler(holding.shards), prior) or samplers.NUTS()
+        prior_power = 1 / target.num_shards if prior == "subposterior" else 1.0
+        row_power = float(target.num_shards) if prior == "powered" else 1.0
+        own = sampler or _suited(model.suited_sampler(holding.shards), prior)
         stage.advance()
         starts = starts_of(target.pilot, start_key)
         facts = look_at_shards(target, jnp.stack(starts), with_checksums=kept is not None)
         notes = check_information(target, jnp.stack(starts), facts)
+        stage.advance()
+        start = common_start(target, starts) if own is None or own.needs_start else starts[0]
+        if sampler is None:
+            sampler = _chosen(own, holding.density(0, prior_power, row_power), start)
         settings: dict[str, Any] = {
             "seed": seed,
             "num_shards": target.num_shards,
@@ -137,8 +146,6 @@ def infer(
             kept.agree(settings | {"log densities": numbers, "shards": [each.checksum for each in facts]})
             kept.save_space(model.space)
         stage.advance()
-        start = common_start(target, starts) if sampler.needs_start else starts[0]
-        stage.advance()
         clock.lap("start")
 
         plan = Plan(
@@ -147,8 +154,8 @@ def infer(
             np.asarray(jax.random.key_data(sample_key)),
             num_draws,
             thin,
-            prior_power=1 / target.num_shards if prior == "subposterior" else 1.0,
-            row_power=float(target.num_shards) if prior == "powered" else 1.0,
+            prior_power,
+            row_power,
             store=kept,
         )
         if executor.in_process:
@@ -277,6 +284,13 @@ def _sampled(
 def _one_per_shape(facts: Sequence[Facts]) -> list[int]:
     """A shard of every shape."""
     return list({facts[shard].num_padded: shard for shard in range(len(facts))}.values())
+
+
+def _chosen(own: Any, density: Subposterior, start: Point) -> samplers.AbstractSampler:
+    """The model's own sampler; in place of NUTS, HMC where that is the better one."""
+    if own is not None and not isinstance(own, samplers.NUTS):
+        return own
+    return samplers.HMC() if suits(density, start) else own or samplers.NUTS()
 
 
 def _suited(sampler: Any, prior: combiners.Prior) -> Any:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .result import make_tree, to_params, tree_of
+from .samplers.base import by_walker
 from .sampling import chain_of
 from .store import Store, StoreError
 
@@ -33,7 +34,7 @@ def load(store: str | Path) -> "DataTree":
     num_shards, num_draws = settings["num_shards"], settings["num_draws"]
     shards = {}
     for shard in range(num_shards):
-        chains = [chain_of(folder.blocks()) for folder in kept.chains(shard)]
+        chains = [by_walker(chain_of(folder.blocks())) for folder in kept.chains(shard)]
         if chains and all(len(chain.points) == num_draws for chain in chains):
             shards[shard] = chains
     if not shards:

@@ -28,10 +28,11 @@ LogPrior = Callable[[Params], Scalar]
 LogLikelihood = Callable[[Params, Rows], Float[Array, " row"]]
 Derived = Callable[[Params], Params]
 
-MAX_CACHED, BLOCK_BYTES = (
-    2**21,
+MAX_CACHED = 2**21  # bytes of rows that are looked at in one go, and in blocks if there are more
+BLOCK_BYTES, BLOCK_BYTES_MANY = (
     2**18,
-)  # of rows: what is looked at in one go, and in blocks if there are more
+    2**21,
+)  # for one point, and for many at once, where products of matrices are faster if large
 BATCH, FEW = (
     32,
     8,
@@ -93,9 +94,9 @@ class Model:
         params, log_det = self.space.constrain_with_log_det(point)
         return self.log_prior(params) + log_det
 
-    def log_likelihood_at(self, point: Point, shard: Shard) -> Scalar:
-        """Log likelihood of a shard's rows at a point."""
-        size = _block_size(shard)
+    def log_likelihood_at(self, point: Point, shard: Shard, many: bool = False) -> Scalar:
+        """Log likelihood of a shard's rows at a point; `many` says that it is one of many points, which are looked at at once."""
+        size = _block_size(shard, many)
         if size >= len(shard.weights):
             return self._log_likelihood_of(point, shard)
         return _in_blocks(self, size, point, shard)
@@ -109,13 +110,14 @@ class Model:
         return f"{type(self).__name__}({inside})"
 
 
-def _block_size(shard: Shard) -> int:
+def _block_size(shard: Shard, many: bool) -> int:
     """How many rows are looked at at once: all that a core's cache holds, or, if they are more, blocks that leave room in it."""
     num_rows = len(shard.weights)
     row_bytes = max(1, shard.num_bytes // num_rows)
     if shard.num_bytes <= MAX_CACHED:
         return num_rows
-    return int(np.clip(2 ** int(np.log2(BLOCK_BYTES / row_bytes)), 64, 4096))
+    size = (BLOCK_BYTES_MANY if many else BLOCK_BYTES) / row_bytes
+    return int(np.clip(2 ** int(np.log2(size)), 64, 4096))
 
 
 # Rows beyond the cache are read from memory for the value, and once more for the gradient. So both are computed block by block: the second
@@ -152,16 +154,20 @@ def _sum_of_blocks(function: Callable[[Shard], Any], size: int, shard: Shard) ->
 
 
 class Subposterior(eqx.Module):
-    """The log density of one shard, with the prior raised to a power."""
+    """The log density of one shard, with the prior raised to a power; `many` says that it is called under `vmap`."""
 
     model: Model = eqx.field(static=True)
     shard: Shard
     prior_power: Scalar
+    many: bool = eqx.field(static=True, default=False)
 
     def __call__(self, point: Point) -> Scalar:
-        return self.model.log_likelihood_at(point, self.shard) + self.prior_power * self.model.log_prior_at(
-            point
-        )
+        log_likelihood = self.model.log_likelihood_at(point, self.shard, self.many)
+        return log_likelihood + self.prior_power * self.model.log_prior_at(point)
+
+    def of_many(self) -> "Subposterior":
+        """The same for `vmap` over many points."""
+        return Subposterior(self.model, self.shard, self.prior_power, many=True)
 
 
 def evaluate(
@@ -178,7 +184,7 @@ def evaluate(
 def _evaluate(
     model: Model, shard: Shard, prior_power: Scalar, points: Float[Array, "point dim"]
 ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
-    return jax.vmap(jax.value_and_grad(Subposterior(model, shard, prior_power)))(points)
+    return jax.vmap(jax.value_and_grad(Subposterior(model, shard, prior_power, len(points) > FEW)))(points)
 
 
 def bend(
@@ -195,7 +201,7 @@ def bend(
 def _bend(
     model: Model, shard: Shard, prior_power: Scalar, point: Point, directions: Float[Array, "direction dim"]
 ) -> Float[Array, "direction dim"]:
-    score = jax.grad(Subposterior(model, shard, prior_power))
+    score = jax.grad(Subposterior(model, shard, prior_power, len(directions) > FEW))
     return jax.vmap(lambda direction: jax.jvp(score, (point,), (direction,))[1])(directions)
 
 

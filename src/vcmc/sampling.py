@@ -18,7 +18,7 @@ from .diagnostics.shards import unusable
 from .executors import AbstractExecutor, SlotLost
 from .holding import Holding, Task
 from .progress import Stage
-from .samplers.base import BLOCK, AbstractSampler, Chain, Reached, joined
+from .samplers.base import BLOCK, AbstractSampler, Chain, Reached, by_walker, joined
 from .store import ChainFolder, Store, StoreError
 
 MAX_ATTEMPTS = 3  # at a chain, each with other random numbers
@@ -107,7 +107,7 @@ def make_chain(holding: Holding, task: Task, advance: Callable[[int], None], pla
     complete = done >= plan.num_steps
     if folder and complete:
         folder.finish()
-    chain = joined(parts)
+    chain = by_walker(joined(parts)) if complete else joined(parts)
     state = (
         None if complete or folder or after is None else after.state
     )  # it need not travel if nobody needs it

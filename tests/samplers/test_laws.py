@@ -24,6 +24,8 @@ class Case(NamedTuple):
 CASES = {
     "NUTS": Case(samplers.NUTS(num_warmup=120), models.Logistic(3)),
     "NUTS, not whitened": Case(samplers.NUTS(num_warmup=120, whiten=False), models.Logistic(3)),
+    "HMC": Case(samplers.HMC(num_warmup=300), models.Logistic(3)),
+    "HMC, seven walkers": Case(samplers.HMC(num_warmup=120, num_walkers=7), models.Logistic(3)),
     "ProbitGibbs": Case(samplers.ProbitGibbs(num_warmup=20), models.Probit(3)),
     "ProbitGibbs, single": Case(samplers.ProbitGibbs(num_warmup=20, single=True), models.Probit(3)),
     "MixtureGibbs": Case(samplers.MixtureGibbs(num_warmup=20), models.GaussianMixture(3, 2)),
@@ -44,8 +46,9 @@ def test_it_keeps_the_laws(case):
     check_sampler(case.sampler, case.model, rows, num_draws=3000 if case.num_rows < 1000 else 0)
 
 
-def test_moments_on_paper():
-    check_sampler(samplers.NUTS(num_warmup=120))
+@pytest.mark.parametrize("sampler", [samplers.NUTS(num_warmup=120), samplers.HMC(num_warmup=300)])
+def test_moments_on_paper(sampler):
+    check_sampler(sampler)
 
 
 def test_exact_samplers_refuse_other_models():

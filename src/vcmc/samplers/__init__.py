@@ -1,9 +1,10 @@
 """Samplers: one chain on one shard."""
 
 from .base import BLOCK, AbstractSampler, Chain
+from .hmc import HMC
 from .mixture_gibbs import MixtureGibbs
 from .nuts import NUTS
 from .probit_gibbs import ProbitGibbs
 from .wishart_exact import WishartExact
 
-__all__ = ["BLOCK", "NUTS", "AbstractSampler", "Chain", "MixtureGibbs", "ProbitGibbs", "WishartExact"]
+__all__ = ["BLOCK", "HMC", "NUTS", "AbstractSampler", "Chain", "MixtureGibbs", "ProbitGibbs", "WishartExact"]

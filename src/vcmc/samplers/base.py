@@ -132,3 +132,11 @@ def joined(blocks: Sequence[Block | Chain]) -> Chain:
         np.concatenate([block.points for block in blocks]),
         {name: np.concatenate([block.stats[name] for block in blocks]) for name in blocks[0].stats},
     )
+
+
+def by_walker(chain: Chain) -> Chain:
+    """The draws of a chain whose walkers took turns, walker after walker, so that those of one follow each other; any other chain as it is."""
+    if "walker" not in chain.stats:
+        return chain
+    order = np.argsort(chain.stats["walker"], kind="stable")
+    return Chain(chain.points[order], {name: values[order] for name, values in chain.stats.items()})

@@ -8,7 +8,6 @@ Warm-up and drawing are one compiled program: the step's number decides whether 
 still adapt. The rows are its arguments, so that one compilation serves all shards.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,12 +19,11 @@ from jaxtyping import Array, Float, Int
 from ..model import Subposterior
 from ..typing import Point, Scalar
 from .base import BLOCK, AbstractSampler
+from .whitening import MAX_WHITENED, inverse_root, unwhiten, whitened
 
 INITIAL_STEPS, FINAL_STEPS = 50, 100  # Stan has 75 and 50: whitened chains need less of the first, and a
 # step size tuned for 100 steps in place of 50 was measured to give a fifth more effective draws
 MAX_DENSE = 10  # up to here a full metric is learnt: it mends a curvature that is not typical
-MAX_WHITENED = 500  # the curvature costs as many gradients as there are coordinates
-CURVATURE_BATCH = 16  # rows times this many numbers are held at once
 FAST, SLOW, DONE = 0, 1, 2  # stages of Stan's warm-up; while DONE nothing adapts
 STATS = {  # what is reported of each step, by ArviZ's names
     "lp": float,
@@ -106,10 +104,10 @@ def _init(sampler: NUTS, density: Subposterior, start: Point) -> NUTSState:
     import blackjax  # here, not above: blackjax adds to the time of `import vcmc`
 
     (step_size_init, _, _), (metric_init, _, _) = sampler.adaptation(start.size)
-    root = _inverse_root(density, start) if sampler.whitens(start.size) else None
+    root = inverse_root(density, start) if sampler.whitens(start.size) else None
     state = NUTSState(
         jnp.asarray(0),
-        blackjax.nuts.init(jnp.zeros_like(start), _whitened(density, start, root)),
+        blackjax.nuts.init(jnp.zeros_like(start), whitened(density, start, root)),
         step_size_init(1.0),
         metric_init(start.size),
         start,
@@ -127,7 +125,7 @@ def _advance(
     import blackjax
 
     kernel = blackjax.nuts.build_kernel()
-    whitened = _whitened(density, state.centre, state.root)
+    log_density = whitened(density, state.centre, state.root)
     stages, window_ends = _schedule(sampler.num_warmup)
 
     def step(index: Int[Array, ""], carry: Any) -> Any:
@@ -138,7 +136,7 @@ def _advance(
         position, info = kernel(
             jax.random.fold_in(key, state.step),
             state.position,
-            whitened,
+            log_density,
             step_size,
             state.metric_search.inverse_mass_matrix,
             sampler.max_depth,
@@ -155,38 +153,13 @@ def _advance(
         )
         return (
             state,
-            points.at[index].set(_unwhiten(position.position, state.centre, state.root)),
+            points.at[index].set(unwhiten(position.position, state.centre, state.root)),
             {name: stats[name].at[index].set(value) for name, value in zip(STATS, reported, strict=True)},
         )
 
     stats = {name: jnp.zeros(BLOCK, kind) for name, kind in STATS.items()}
     points = jnp.zeros((BLOCK, density.model.space.dim))
     return jax.lax.fori_loop(0, num_steps, step, (state, points, stats))
-
-
-def _unwhiten(white: Point, centre: Point, root: Float[Array, "dim dim"] | None) -> Point:
-    return centre + (white if root is None else root @ white)
-
-
-def _whitened(
-    density: Subposterior, centre: Point, root: Float[Array, "dim dim"] | None
-) -> Callable[[Point], Scalar]:
-    """The log density in whitened coordinates."""
-    return lambda white: density(_unwhiten(white, centre, root))
-
-
-def _inverse_root(density: Subposterior, start: Point) -> Float[Array, "dim dim"]:
-    """A root of the inverse curvature at the start; where the density curves upwards, as if it did not."""
-    score = jax.grad(density)
-    curvature = jax.lax.map(
-        lambda direction: -jax.jvp(score, (start,), (direction,))[1],
-        jnp.eye(start.size),
-        batch_size=CURVATURE_BATCH,
-    )
-    curvature = jnp.where(jnp.isfinite(curvature).all(), curvature, jnp.eye(start.size))
-    values, vectors = jnp.linalg.eigh((curvature + curvature.T) / 2)
-    floor = 1e-10 * jnp.max(jnp.abs(values))
-    return vectors / jnp.sqrt(jnp.maximum(jnp.abs(values), floor))
 
 
 def _step_size(state: NUTSState, stage: Int[Array, ""]) -> Scalar:
