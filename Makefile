@@ -41,8 +41,11 @@ docs: export NO_MKDOCS_2_WARNING = 1
 docs: setup
 	$(BIN)/mkdocs build --strict
 
-# What the peers need is installed when it is asked for.
+# What the peers need is installed when it is asked for; PyStan in an environment of its own, as it needs an old setuptools, and if it can be.
 bench: setup
+	@test -e .venv-stan/.installed || { $(PYTHON) -m venv .venv-stan && \
+	  .venv-stan/bin/python -m pip install -q --disable-pip-version-check pystan numpy 'setuptools<81' && touch .venv-stan/.installed; } || \
+	  echo "PyStan cannot be installed here: the arena goes without Stan."
 	@$(BIN)/python -c "import nutpie" 2>/dev/null || $(PIP) -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/arena/arena.py
 
@@ -67,4 +70,4 @@ constraints:
 	     --no-emit-index-url --upgrade pyproject.toml; } > constraints.new && mv constraints.new constraints.txt
 
 clean:
-	rm -rf $(VENV) .cache demo site
+	rm -rf $(VENV) .venv-stan .cache demo site

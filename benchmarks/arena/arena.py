@@ -83,15 +83,22 @@ def _run(contest: str, contestant: str, said: Any) -> None:
     words = [sys.executable, __file__, "--child", contest, contestant, str(path)]
     try:
         done = subprocess.run(words, env=environment, timeout=limit, capture_output=True, text=True)
-        failure = "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["?"])[-1]
+        failure = "" if done.returncode == 0 else _error_of(done.stderr)
     except subprocess.TimeoutExpired:
-        failure = f"stopped after {said.minutes:.0f} minutes"
+        failure = f"stopped after {limit / 60:.0f} minutes"
     kept = json.loads(path.with_suffix(".json").read_text()) if path.with_suffix(".json").exists() else {}
     kept |= {"contest": contest, "contestant": contestant, "failure": failure}
+    kept |= {"seconds_waited": time.perf_counter() - begin}
     path.with_suffix(".json").write_text(json.dumps(kept, indent=1))
     took = time.perf_counter() - begin
     sys.stdout.write(f"{contest:20s} {contestant:20s} {took:7.1f} s  {failure}\n")
     sys.stdout.flush()
+
+
+def _error_of(stderr: str) -> str:
+    """The line that names the error."""
+    lines = [line for line in stderr.splitlines() if "Error" in line and not line.startswith(" ")]
+    return (lines or stderr.strip().splitlines() or ["?"])[-1].removeprefix("NotImplementedError: ")
 
 
 def _slug(name: str) -> str:
@@ -131,12 +138,17 @@ def _child(contest: str, contestant: str, where: str) -> None:
             "seconds": answer.seconds,
             "seconds_compile": answer.seconds_compile,
             "seconds_critical": answer.seconds_critical,
+            "seconds_slowest": answer.seconds_slowest,
             "remark": answer.remark,
-            "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "megabytes": max(map(_most_memory, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))),
             "versions": _versions(),
             "vcmc": vcmc.__version__,
         }
         path.with_suffix(".json").write_text(json.dumps(kept, indent=1))
+
+
+def _most_memory(who: int) -> float:
+    return resource.getrusage(who).ru_maxrss / 1024
 
 
 def _versions() -> list[str]:

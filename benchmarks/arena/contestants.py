@@ -6,6 +6,8 @@ choice had to be made, it is said beside it.
 
 import json
 import os
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from contests import Contest
 
 Draws = dict[str, np.ndarray]
 NUM_DRAWS = 1000  # of those that make as many as they are asked for
+STAN_PYTHON = Path(__file__).parents[2] / ".venv-stan" / "bin" / "python"
 
 
 class Answer(NamedTuple):
@@ -28,7 +31,8 @@ class Answer(NamedTuple):
         draws: by name, of one chain after the other, or of chains in turns.
         seconds: when they were there.
         seconds_compile: how many of these went into compiling.
-        seconds_critical: with a machine for each shard: start, slowest shard and combination.
+        seconds_critical: with a machine for each shard: start, compiling, slowest shard and combination.
+        seconds_slowest: of these, slowest shard and combination.
         ready: when each draw was there, where draws come one after the other.
         remark: whatever else there is to say.
     """
@@ -37,6 +41,7 @@ class Answer(NamedTuple):
     seconds: float
     seconds_compile: float = np.nan
     seconds_critical: float = np.nan
+    seconds_slowest: float = np.nan
     ready: np.ndarray | None = None
     remark: str = ""
 
@@ -68,7 +73,7 @@ def nuts(contest: Contest) -> Iterator[Answer]:
     made: list[Draws] = []
     ready: list[np.ndarray] = []
     last = time.perf_counter() - begin
-    for number in range(10 if contest.is_large else 4):
+    for number in range(5 if contest.is_large else 4):
         chains.post_warmup_state = chains.last_state
         chains.run(jax.random.key(number), **_rows(contest))
         samples = _named(chains.get_samples(group_by_chain=True))
@@ -88,18 +93,59 @@ def nutpie(contest: Contest) -> Iterator[Answer]:
     import nutpie as package
 
     if contest.pymc is None:
-        raise NotImplementedError("the model was not written in PyMC.")
+        raise NotImplementedError("not written in PyMC, whose own Wishart distribution cannot be sampled")
+    names = names_of(contest)
     begin = time.perf_counter()
     compiled = package.compile_pymc_model(contest.pymc(contest.rows), backend="jax", gradient_backend="jax")
     ready = time.perf_counter() - begin
-    options = {"tune": 300, "draws": 200} if contest.is_large else {"tune": 400, "draws": 1000}
+    options = {"tune": 300, "draws": 100} if contest.is_large else {"tune": 400, "draws": 1000}
     found = package.sample(compiled, chains=2, cores=2, seed=0, progress_bar=False, **options)
     posterior = found.posterior
     draws = {
         str(name): np.swapaxes(posterior[name].values, 0, 1).reshape(-1, *posterior[name].shape[2:])
         for name in posterior.data_vars
+        if name in names
     }
     yield Answer(draws, time.perf_counter() - begin, ready, remark=f"{options['tune']} steps of warm-up")
+
+
+def stan(contest: Contest) -> Iterator[Answer]:
+    """Stan through PyStan: two chains, on a core each, its own number of steps. It takes rows as text, so that it is left out where they are many."""
+    if not contest.stan or contest.is_large:
+        raise NotImplementedError(
+            "PyStan takes rows as JSON text, gigabytes of it here"
+            if contest.is_large
+            else "not written in Stan"
+        )
+    if not STAN_PYTHON.exists():
+        raise NotImplementedError("PyStan is not there: `make bench` could not install it")
+    rows = dict(contest.rows)
+    if "array[N] int y" in contest.stan:
+        rows["y"] = rows["y"].astype(int)
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(f"{folder}/rows.npz", **rows)
+        words = [STAN_PYTHON, Path(__file__).with_name("stan_child.py"), contest.stan]
+        words += [f"{folder}/rows.npz", f"{folder}/draws.npz", "1000", "1000"]
+        environment = {
+            **os.environ,
+            "XDG_CACHE_HOME": folder,
+        }  # or a program that was compiled before is found
+        done = subprocess.run(list(map(str, words)), env=environment, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip().splitlines()[-1])
+        with np.load(f"{folder}/draws.npz") as file:
+            draws = {name: file[name] for name in file.files if name in names_of(contest)}
+        spent = json.loads(Path(f"{folder}/draws.json").read_text())
+    yield Answer(
+        draws, spent["seconds"], spent["compile"], remark=f"PyStan {spent['version']}, 1000 steps of warm-up"
+    )
+
+
+def names_of(contest: Contest) -> frozenset[str]:
+    """Names of the NumPyro model's parameters: others may have more."""
+    import vcmc
+
+    return frozenset(vcmc.from_numpyro(contest.model, contest.rows).space)
 
 
 # Approximations.
@@ -175,18 +221,35 @@ def points_of(contest: Contest) -> Any:
 
 
 def pathfinder(contest: Contest) -> Iterator[Answer]:
-    """BlackJAX's Pathfinder, single path; 50 draws for each estimate of the ELBO where rows are many, in place of 200, for want of memory."""
+    """BlackJAX's Pathfinder, single path. Where rows are many: 50 draws for each estimate of the ELBO in place of 200, and vcmc's log density, which
+    looks at rows in blocks, as all of them times all draws do not fit into memory.
+    """
     from blackjax.vi import pathfinder as package
 
     begin = time.perf_counter()
-    first, log_density, params, _ = points_of(contest)
-    one_by_one = jax.custom_batching.sequential_vmap(log_density) if contest.is_large else log_density
+    first, log_density, params, unravel = points_of(contest)
     num_samples = 50 if contest.is_large else 200
-    state, _ = jax.jit(lambda key, point: package.approximate(key, one_by_one, point, num_samples))(
+    if contest.is_large:
+        log_density = _in_blocks(contest, unravel)
+    state, _ = jax.jit(lambda key, point: package.approximate(key, log_density, point, num_samples))(
         jax.random.key(0), first
     )
     points, _ = package.sample(jax.random.key(1), state, 4000)
     yield Answer(params(points), time.perf_counter() - begin)
+
+
+def _in_blocks(contest: Contest, unravel: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The log density at points of parameters that are real numbers, rows looked at in blocks."""
+    import vcmc
+
+    model = vcmc.from_numpyro(contest.model, contest.rows)
+    shard = vcmc.split(contest.rows, 1).load(0)
+
+    def log_density(point: Any) -> Any:
+        place = model.space.unconstrain(unravel(point))
+        return model.log_prior_at(place) + model.log_likelihood_at(place, shard, many=True)
+
+    return log_density
 
 
 def sgld(contest: Contest) -> Iterator[Answer]:
@@ -273,19 +336,25 @@ def _shards_file(contest: Contest) -> Path:
     return Path(os.environ["ARENA_ANSWERS"]) / f"{contest.name.replace('/', '-')}--shards"
 
 
-def _infer(contest: Contest, num_draws: int) -> Iterator[Answer]:
+def _infer(contest: Contest, num_draws: int, refine: bool = False) -> Iterator[Answer]:
     import vcmc
 
     begin = time.perf_counter()
     model = vcmc.from_numpyro(contest.model, contest.rows)
     tree = vcmc.infer(
-        model, contest.rows, num_shards=contest.num_shards, num_draws=num_draws, seed=0, progress=False
+        model,
+        contest.rows,
+        num_shards=contest.num_shards,
+        num_draws=num_draws,
+        refine=refine,
+        seed=0,
+        progress=False,
     )
     seconds = time.perf_counter() - begin
     took = (tree["sample_seconds"]["end"] - tree["sample_seconds"]["begin"]).values
     names = ("start", "compile", "check", "combine")
     critical = float(took.max()) + sum(tree.attrs[f"seconds_{name}"] for name in names)
-    if num_draws == NUM_DRAWS:
+    if num_draws == NUM_DRAWS and not refine:
         group = tree["subposterior"].to_dataset()
         np.savez(
             _shards_file(contest).with_suffix(".npz"),
@@ -302,7 +371,8 @@ def _infer(contest: Contest, num_draws: int) -> Iterator[Answer]:
         vcmc.posterior_draws(tree),
         seconds - tree.attrs["seconds_diagnose"],  # the others do not judge themselves
         tree.attrs["seconds_compile"],
-        critical,
+        np.nan if refine else critical,
+        float(took.max()) + tree.attrs["seconds_combine"],
         remark=f"calls itself {tree.attrs['verdict']}; seconds: {stages}",
     )
 
@@ -315,6 +385,13 @@ def vcmc_default(contest: Contest) -> Iterator[Answer]:
 def vcmc_quick(contest: Contest) -> Iterator[Answer]:
     """Our own with 100 draws of every shard, and else as it comes."""
     return _infer(contest, 100)
+
+
+def vcmc_refined(contest: Contest) -> Iterator[Answer]:
+    """Our own with `refine=True`, which moves combined draws on by chains on all rows; for posteriors that are far from normal."""
+    if contest.is_large:
+        raise NotImplementedError("not for this: it takes as long as chains on all rows")
+    return _infer(contest, NUM_DRAWS, refine=True)
 
 
 def _consensus(contest: Contest, combine: Callable[[list[Draws]], Draws]) -> Iterator[Answer]:
@@ -356,8 +433,10 @@ def numpyro_parametric(contest: Contest) -> Iterator[Answer]:
 CONTESTANTS: dict[str, Contestant] = {
     "vcmc": vcmc_default,
     "vcmc, 100 draws": vcmc_quick,
+    "vcmc, refined": vcmc_refined,
     "NumPyro NUTS": nuts,
     "PyMC, nutpie": nutpie,
+    "Stan": stan,
     "NumPyro consensus": numpyro_consensus,
     "NumPyro parametric": numpyro_parametric,
     "SVI, full": svi_full,
