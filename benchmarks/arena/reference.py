@@ -30,7 +30,7 @@ def reference(contest: Contest) -> tuple[Draws, int]:
     """Draws (draw, …) of all chains, and the number of chains, whose draws follow each other."""
     if contest.name == "wishart":
         return _wishart(contest.rows["x"]), 1
-    length = LARGE if contest.is_large else SMALL
+    length = LARGE if contest.num_rows > 30_000 else SMALL
     first, log_density, params, _ = points_of(contest)
     mode, root = _mode(first, log_density)
     both = jax.jit(jax.vmap(jax.value_and_grad(lambda white: log_density(mode + root @ white))))

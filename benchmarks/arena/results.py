@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from contestants import CONTESTANTS
 
 from vcmc.diagnostics import convergence
 
@@ -147,21 +148,20 @@ def _section(contest: str, scores: dict[str, Score]) -> list[str]:
     exact = scores["reference"]
     about = next((each.about for each in scores.values() if "about" in each.about), {})
     lines = [f"## {contest}: {about.get('about', '')}; K = {about.get('num_shards', '?')}", "", *HEAD]
-    for name, score in scores.items():
-        if name != "reference":
-            lines.append(_line(name, score))
+    there = [name for name in CONTESTANTS if name in scores]
+    lines += [_line(name, scores[name]) for name in there if np.isfinite(scores[name].mean)]
     remarks = [
-        f"{name}: {'; '.join(filter(None, (score.about.get('failure'), score.about.get('remark'))))}"
-        for name, score in scores.items()
-        if name != "reference" and (score.about.get("failure") or score.about.get("remark"))
+        f"{name}: {'; '.join(filter(None, (scores[name].about.get('failure'), scores[name].about.get('remark'))))}"
+        for name in there
+        if scores[name].about.get("failure") or scores[name].about.get("remark")
     ]
+    if missing := [name for name in CONTESTANTS if name not in scores]:
+        remarks.append(f"Not run: {', '.join(missing)}")
     chance = f"The reference, made in {exact.seconds:.0f} s, has {exact.ess:.0f} effective draws, and so is off by {0.67 / np.sqrt(exact.ess):.3f} sd itself. "
     return [*lines, "", chance + ". ".join(remarks) + ".", ""]
 
 
 def _line(name: str, score: Score) -> str:
-    if not np.isfinite(score.mean):
-        return f"| {name} | {score.about.get('failure') or '–'} |" + " – |" * 8
     critical = score.about.get("seconds_critical", np.nan)
     goal = _number(score.to_goal, 1)
     if np.isfinite(critical):

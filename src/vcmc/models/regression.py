@@ -118,7 +118,7 @@ class Probit(BinaryRegression):
 
 
 class Logistic(BinaryRegression):
-    """Logistic regression, sampled by NUTS.
+    """Logistic regression, sampled by NUTS, or by HMC where shards are large and their density is close to normal.
 
     Pólya–Gamma Gibbs sampling was measured against it and gave far fewer effective draws a second:
     see `benchmarks/README.md`. The posterior is log-concave, so that steps may be larger than NUTS
