@@ -132,6 +132,8 @@ def _child(contest: str, contestant: str, where: str) -> None:
         arrays = dict(answer.draws) | ({} if answer.ready is None else {"ready!": answer.ready})
         np.savez(path.with_suffix(".npz"), **arrays)
         kept = {
+            "contest": contest,
+            "contestant": contestant,
             "about": found.about,
             "num_shards": found.num_shards,
             "is_skewed": found.is_skewed,

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contestants import Draws, points_of
+from contestants import Draws, mode_of, points_of
 from contests import Contest
-from scipy.optimize import minimize
 from scipy.stats import wishart
 
 
@@ -48,13 +47,7 @@ def _wishart(x: np.ndarray) -> Draws:
 
 def _mode(first: Any, log_density: Any) -> tuple[Any, Any]:
     """The mode, and a root of the inverse curvature there."""
-    both = jax.jit(jax.value_and_grad(log_density))
-
-    def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
-        value, score = both(jnp.asarray(point))
-        return -float(value), -np.asarray(score)
-
-    mode = jnp.asarray(minimize(negative, np.asarray(first), jac=True, method="L-BFGS-B").x)
+    mode = mode_of(first, log_density)
     score = jax.grad(log_density)
     curvature = jax.jit(
         lambda at: jax.lax.map(

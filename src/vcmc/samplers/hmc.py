@@ -66,10 +66,10 @@ class HMC(AbstractSampler):
     20
     """
 
-    num_warmup: int = 500
+    num_warmup: int = 300
     num_chains: int = 1
     num_walkers: int = 20
-    target_accept: float = 0.85
+    target_accept: float = 0.8
 
     def __check_init__(self) -> None:
         if not 0 < self.target_accept < 1:
