@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -82,9 +83,19 @@ def _run(contest: str, contestant: str, said: Any) -> None:
         environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_CORES}"
     words = [sys.executable, __file__, "--child", contest, contestant, str(path)]
     try:
-        done = subprocess.run(words, env=environment, timeout=limit, capture_output=True, text=True)
-        failure = "" if done.returncode == 0 else _error_of(done.stderr)
+        child = subprocess.Popen(
+            words,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        _, stderr = child.communicate(timeout=limit)
+        failure = "" if child.returncode == 0 else _error_of(stderr)
     except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)  # with those that it has started
+        child.wait()
         failure = f"stopped after {limit / 60:.0f} minutes"
     kept = json.loads(path.with_suffix(".json").read_text()) if path.with_suffix(".json").exists() else {}
     kept |= {"contest": contest, "contestant": contestant, "failure": failure}
