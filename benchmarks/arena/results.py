@@ -278,9 +278,13 @@ def _notes(path: Path) -> list[str]:
 def _picture(scores: Scores, path: Path) -> None:
     """Error of means against seconds, a panel for each contest."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullLocator
 
     figure = Figure(figsize=(16, 8), layout="constrained")
-    for axes, (contest, here) in zip(figure.subplots(2, 4).flat, scores.items(), strict=False):
+    panels = list(figure.subplots(2, 4).flat)
+    for axes in panels[len(scores) :]:
+        axes.set_visible(False)
+    for axes, (contest, here) in zip(panels, scores.items(), strict=False):
         for name, score in here.items():
             if name == "reference" or not np.isfinite(score.mean):
                 continue
@@ -297,4 +301,7 @@ def _picture(scores: Scores, path: Path) -> None:
         axes.axhline(GOAL, color="tab:red", linewidth=0.7, linestyle="--")
         axes.set(title=contest, xscale="log", yscale="log", xlabel="seconds", ylabel="means off by, sds")
         axes.spines[["top", "right"]].set_visible(False)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_locator(NullLocator())
     figure.savefig(path, dpi=90)
