@@ -206,9 +206,7 @@ def _findings(scores: Scores) -> list[str]:
     if "NumPyro NUTS" in scores.get("small", {}):
         few = {name: scores["small"][name] for name in ("vcmc", "NumPyro NUTS", "PyMC, nutpie")}
         told = ", ".join(f"{name} {score.to_goal:.1f} s" for name, score in few.items())
-        lines.append(
-            f"- small: seconds to 0.1 sd: {told}. There is nothing to gain from shards, and it loses."
-        )
+        lines.append(f"- small, where there is nothing to gain from shards: seconds to 0.1 sd: {told}.")
     approximations = ("SVI, full", "SVI, diagonal", "Laplace", "Pathfinder")
     lines += _against(scores, "vcmc", approximations, 3.0, ORDER)
     lines += _against(scores, "vcmc, refined", approximations, 3.0, ("rare", "small"))

@@ -45,19 +45,6 @@ def test_walkers_learn_centre_and_scales(conjugate):
     np.testing.assert_allclose(learned, 1, atol=4 / np.sqrt(100))
 
 
-def test_one_program_serves_all_shards_and_blocks(conjugate):
-    from vcmc.samplers.hmc import _advance
-
-    sampler = HMC(num_warmup=110, num_walkers=30)
-    partition = vcmc.split(conjugate.rows, 10)  # 1 003 rows: uneven shards, padded to one shape
-    densities = [Subposterior(conjugate.model, partition.load(k), jnp.asarray(0.1)) for k in range(10)]
-    sampler.prepare(densities[0], jnp.zeros(3))
-    compiled = _advance._cached._cache_size()
-    for density in densities:
-        sampler.run(density, jnp.zeros(3), jax.random.key(0), 45)
-    assert _advance._cached._cache_size() == compiled
-
-
 @pytest.mark.parametrize("num_warmup", [0, 20, 45])
 def test_little_warm_up_or_none(num_warmup, conjugate):
     density = Subposterior(conjugate.model, vcmc.split(conjugate.rows, 4).load(0), jnp.asarray(0.25))

@@ -22,19 +22,6 @@ def test_no_warm_up_at_all(conjugate):
     assert chain.points.shape == (5, 3)
 
 
-def test_one_program_serves_all_shards_and_blocks(conjugate):
-    from vcmc.samplers.nuts import _advance
-
-    sampler = NUTS(num_warmup=110)
-    partition = vcmc.split(conjugate.rows, 10)  # 1 003 rows: uneven shards, padded to one shape
-    densities = [Subposterior(conjugate.model, partition.load(k), jnp.asarray(0.1)) for k in range(10)]
-    sampler.prepare(densities[0], jnp.zeros(3))
-    compiled = _advance._cached._cache_size()
-    for density in densities:
-        sampler.run(density, jnp.zeros(3), jax.random.key(0), 45)
-    assert _advance._cached._cache_size() == compiled
-
-
 @pytest.mark.parametrize("whiten", [False, True])
 def test_moments_of_a_known_density(whiten, conjugate):
     shard = vcmc.split(conjugate.rows, 5).load(1)

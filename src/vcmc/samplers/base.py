@@ -10,16 +10,18 @@ the key, or carry generators in the state, so that the length of blocks cannot c
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..model import Subposterior
 from ..typing import Point
 
+State = TypeVar("State")
 BLOCK = 100
 """Steps between two looks at the clock, the progress bar and Ctrl-C."""
 
@@ -57,12 +59,22 @@ class AbstractSampler(eqx.Module):
     """Whether rows may have any weight, so that a likelihood can be raised to a power; else a weight is zero or one."""
 
     def __check_init__(self) -> None:
-        for name, least in (("num_warmup", 0), ("num_chains", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(
-                    f"{type(self).__name__}: {name} must be a whole number of {least} or more; got {value!r}."
-                )
+        self.check_count("num_warmup", 0)
+        self.check_count("num_chains", 1)
+
+    def check_count(self, name: str, least: int) -> None:
+        """Refuse a setting that is not a whole number, or too small a one."""
+        value = getattr(self, name)
+        if not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(
+                f"{type(self).__name__}: {name} must be a whole number of {least} or more; got {value!r}."
+            )
+
+    def check_share(self, name: str) -> None:
+        """Refuse a setting that does not lie between zero and one."""
+        value = getattr(self, name)
+        if not 0 < value < 1:
+            raise ValueError(f"{type(self).__name__}: {name} must lie between 0 and 1; got {value}.")
 
     def setup(self, density: Subposterior) -> Any:
         """What a chain needs to know of its shard: by default the log density itself."""
@@ -132,6 +144,11 @@ def joined(blocks: Sequence[Block | Chain]) -> Chain:
         np.concatenate([block.points for block in blocks]),
         {name: np.concatenate([block.stats[name] for block in blocks]) for name in blocks[0].stats},
     )
+
+
+def strongly_typed(state: State) -> State:
+    """A state without Python numbers and weakly typed ones, which would make the first block a program of its own."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
 
 def by_walker(chain: Chain) -> Chain:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 
 from ..model import MAX_CACHED, Subposterior
 from ..typing import Point, Scalar
-from .base import BLOCK, AbstractSampler
+from .base import BLOCK, AbstractSampler, strongly_typed
 from .whitening import MAX_WHITENED, departure, inverse_root, unwhiten, whitened
 
 LENGTHS = (
@@ -72,12 +72,8 @@ class HMC(AbstractSampler):
     target_accept: float = 0.8
 
     def __check_init__(self) -> None:
-        if not 0 < self.target_accept < 1:
-            raise ValueError(f"HMC: target_accept must lie between 0 and 1; got {self.target_accept}.")
-        if not isinstance(self.num_walkers, int | np.integer) or self.num_walkers < 1:
-            raise ValueError(
-                f"HMC: num_walkers must be a whole number of 1 or more; got {self.num_walkers!r}."
-            )
+        self.check_share("target_accept")
+        self.check_count("num_walkers", 1)
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> HMCState:
         return _init(self, setup, start, key)
@@ -125,8 +121,7 @@ def _init(sampler: HMC, density: Subposterior, start: Point, key: Array) -> HMCS
         start,
         root,
     )
-    # Python numbers and weakly typed ones would make the first block a program of its own.
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+    return strongly_typed(state)
 
 
 @eqx.filter_jit

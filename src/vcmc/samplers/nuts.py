@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from ..model import Subposterior
 from ..typing import Point, Scalar
-from .base import BLOCK, AbstractSampler
+from .base import BLOCK, AbstractSampler, strongly_typed
 from .whitening import MAX_WHITENED, inverse_root, unwhiten, whitened
 
 INITIAL_STEPS, FINAL_STEPS = 50, 100  # Stan has 75 and 50: whitened chains need less of the first, and a
@@ -69,8 +69,7 @@ class NUTS(AbstractSampler):
     max_depth: int = 10
 
     def __check_init__(self) -> None:
-        if not 0 < self.target_accept < 1:
-            raise ValueError(f"NUTS: target_accept must lie between 0 and 1; got {self.target_accept}.")
+        self.check_share("target_accept")
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> NUTSState:
         del key
@@ -113,8 +112,7 @@ def _init(sampler: NUTS, density: Subposterior, start: Point) -> NUTSState:
         start,
         root,
     )
-    # Python numbers and weakly typed ones would make the first block a program of its own.
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+    return strongly_typed(state)
 
 
 @eqx.filter_jit
