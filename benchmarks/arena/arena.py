@@ -27,7 +27,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--contests", default="all", help="names, with commas between them")
     parser.add_argument("--contestants", default="all", help="names, with semicolons between them")
-    parser.add_argument("--minutes", type=float, default=10.0, help="after which a contestant is stopped")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help="after which a contestant is stopped: 4, or 10 where rows are many, unless told",
+    )
     parser.add_argument("--again", action="store_true", help="make answers anew that are there already")
     parser.add_argument(
         "--page-only", action="store_true", help="write the page of the answers that are there"
@@ -39,7 +43,9 @@ def main() -> None:
         return
     ANSWERS.mkdir(exist_ok=True)
     if not said.page_only:
+        begin = time.perf_counter()
         _run_all(said)
+        sys.stdout.write(f"{(time.perf_counter() - begin) / 60:.0f} minutes in all\n")
     from results import write_page
 
     write_page(ANSWERS, FOLDER.parent / "RESULTS.md")
@@ -72,7 +78,9 @@ def _run(contest: str, contestant: str, said: Any) -> None:
     path = ANSWERS / f"{_slug(contest)}--{_slug(contestant)}"
     if path.with_suffix(".json").exists() and not said.again:
         return
-    limit = 60 * (said.minutes if contestant != "reference" else 60)
+    for ending in (".json", ".npz"):
+        path.with_suffix(ending).unlink(missing_ok=True)
+    limit = 60 * (said.minutes or _minutes(contest, contestant))
     begin = time.perf_counter()
     environment = {
         **os.environ,
@@ -99,11 +107,22 @@ def _run(contest: str, contestant: str, said: Any) -> None:
         failure = f"stopped after {limit / 60:.0f} minutes"
     kept = json.loads(path.with_suffix(".json").read_text()) if path.with_suffix(".json").exists() else {}
     kept |= {"contest": contest, "contestant": contestant, "failure": failure}
-    kept |= {"seconds_waited": time.perf_counter() - begin}
+    kept |= {"seconds_waited": time.perf_counter() - begin, "ended": time.strftime("%Y-%m-%d %H:%M")}
     path.with_suffix(".json").write_text(json.dumps(kept, indent=1))
     took = time.perf_counter() - begin
     sys.stdout.write(f"{contest:20s} {contestant:20s} {took:7.1f} s  {failure}\n")
     sys.stdout.flush()
+
+
+def _minutes(contest: str, contestant: str) -> float:
+    """After how many a contestant is stopped; full-data NUTS, which all others are measured by, is waited for."""
+    from contests import LARGE
+
+    if contestant == "reference":
+        return 60
+    if contest not in LARGE and "@" not in contest:
+        return 4
+    return 30 if contestant == "NumPyro NUTS" else 10
 
 
 def _error_of(stderr: str) -> str:
@@ -117,7 +136,8 @@ def _slug(name: str) -> str:
 
 
 def _child(contest: str, contestant: str, where: str) -> None:
-    from contestants import CONTESTANTS, Answer
+    from answer import Answer
+    from contestants import CONTESTANTS
     from contests import CONTESTS
     from reference import reference
 
@@ -141,7 +161,8 @@ def _child(contest: str, contestant: str, where: str) -> None:
         answers = CONTESTANTS[contestant](found)
     for answer in answers:
         arrays = dict(answer.draws) | ({} if answer.ready is None else {"ready!": answer.ready})
-        np.savez(path.with_suffix(".npz"), **arrays)
+        if answer.draws:
+            np.savez(path.with_suffix(".npz"), **arrays)
         kept = {
             "contest": contest,
             "contestant": contestant,

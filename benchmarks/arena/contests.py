@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import in_pymc
+import in_stan
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -25,22 +27,22 @@ class Contest:
         about: what it is, in words.
         model: the NumPyro model.
         rows: all rows.
+        pymc: makes the same model in PyMC.
+        stan: the same model in Stan, which is not asked where rows are many.
         num_shards: number of shards.
         is_large: whether chains on all rows take minutes; they are then given fewer steps.
         is_skewed: whether some of its numbers are far from Gaussian.
-        pymc: makes the same model in PyMC, if it was written there, too.
-        stan: the same model in Stan, if it was written there, too.
     """
 
     name: str
     about: str
     model: Callable[..., None]
     rows: Rows
+    pymc: Callable[[Rows], Any]
+    stan: str = field(default="", repr=False)
     num_shards: int = 10
     is_large: bool = False
     is_skewed: bool = False
-    pymc: Callable[[Rows], Any] | None = field(default=None, repr=False)
-    stan: str = field(default="", repr=False)
 
     @property
     def num_rows(self) -> int:
@@ -91,33 +93,6 @@ class ProbitBernoulli(dist.Distribution):
         return (jax.random.normal(key, shape) < self.score).astype(float)
 
 
-def _stan_regression(kind: str, parameters: str, statements: str) -> str:
-    """A program with covariates x, outcomes y and coefficients beta."""
-    return (
-        f"data {{ int N; int D; matrix[N, D] x; {kind} y; }}\n"
-        f"parameters {{ vector[D] beta; {parameters} }}\n"
-        f"model {{ {statements} }}\n"
-    )
-
-
-def _stan_logistic(scale: float) -> str:
-    statements = f"beta ~ normal(0, {scale}); y ~ bernoulli_logit_glm(x, 0, beta);"
-    return _stan_regression("array[N] int", "", statements)
-
-
-def _pymc_logistic(scale: float) -> Callable[[Rows], Any]:
-    def make(rows: Rows) -> Any:
-        import pymc as pm
-
-        with pm.Model() as model:
-            x, y = pm.Data("x", rows["x"]), pm.Data("y", rows["y"])
-            beta = pm.Normal("beta", 0, scale, shape=rows["x"].shape[1])
-            pm.Bernoulli("obs", logit_p=x @ beta, observed=y)
-        return model
-
-    return make
-
-
 def _binary(generator: np.random.Generator, x: np.ndarray, beta: np.ndarray) -> Rows:
     return {"x": x, "y": (generator.random(len(x)) < 1 / (1 + np.exp(-x @ beta))).astype(float)}
 
@@ -135,8 +110,8 @@ def logistic(num_rows: int = 1_000_000) -> Contest:
         _binary(generator, x, beta),
         num_shards=20,
         is_large=True,
-        pymc=_pymc_logistic(1.0),
-        stan=_stan_logistic(1.0),
+        pymc=in_pymc.logistic(1.0),
+        stan=in_stan.logistic(1.0),
     )
 
 
@@ -147,14 +122,6 @@ def probit(num_rows: int = 100_000) -> Contest:
     beta = generator.normal(size=300) / np.sqrt(300)
     y = (x @ beta + generator.normal(size=num_rows) > 0).astype(float)
 
-    def pymc(rows: Rows) -> Any:
-        import pymc as pm
-
-        with pm.Model() as model:
-            beta = pm.Normal("beta", 0, 1, shape=300)
-            pm.Bernoulli("obs", p=pm.math.invprobit(pm.Data("x", rows["x"]) @ beta), observed=rows["y"])
-        return model
-
     return Contest(
         "probit",
         f"probit regression, {num_rows:,} × 300",
@@ -162,7 +129,7 @@ def probit(num_rows: int = 100_000) -> Contest:
         {"x": x, "y": y},
         num_shards=20,
         is_large=True,
-        pymc=pymc,
+        pymc=in_pymc.probit,
     )
 
 
@@ -180,20 +147,8 @@ def poisson() -> Contest:
             rate = jnp.exp(numpyro.subsample(x, event_dim=1) @ beta)
             numpyro.sample("y", dist.NegativeBinomial2(rate, shape), obs=numpyro.subsample(y, event_dim=0))
 
-    def pymc(rows: Rows) -> Any:
-        import pymc as pm
-
-        with pm.Model() as model:
-            beta = pm.Normal("beta", 0, 2, shape=10)
-            shape = pm.HalfNormal("shape", 2.0)
-            rate = pm.math.exp(pm.Data("x", rows["x"]) @ beta)
-            pm.NegativeBinomial("obs", mu=rate, alpha=shape, observed=rows["y"])
-        return model
-
-    statements = "beta ~ normal(0, 2); shape ~ normal(0, 2); y ~ neg_binomial_2_log_glm(x, 0, beta, shape);"
-    stan = _stan_regression("array[N] int", "real<lower=0> shape;", statements)
     about = "Poisson regression with overdispersion (negative binomial), 50,000 × 10, two covariates rare"
-    return Contest("poisson", about, model, {"x": x, "y": y}, pymc=pymc, stan=stan)
+    return Contest("poisson", about, model, {"x": x, "y": y}, pymc=in_pymc.poisson, stan=in_stan.POISSON)
 
 
 def robust() -> Contest:
@@ -210,25 +165,8 @@ def robust() -> Contest:
             centre = numpyro.subsample(x, event_dim=1) @ beta
             numpyro.sample("y", dist.StudentT(dof, centre, scale), obs=numpyro.subsample(y, event_dim=0))
 
-    def pymc(rows: Rows) -> Any:
-        import pymc as pm
-
-        with pm.Model() as model:
-            beta = pm.Normal("beta", 0, 2, shape=8)
-            scale = pm.LogNormal("scale", 0, 1)
-            dof = pm.Gamma("dof", alpha=2, beta=0.1)
-            centre = pm.Data("x", rows["x"]) @ beta
-            pm.StudentT("obs", nu=dof, mu=centre, sigma=scale, observed=rows["y"])
-        return model
-
-    priors = "beta ~ normal(0, 2); scale ~ lognormal(0, 1); dof ~ gamma(2, 0.1);"
-    stan = _stan_regression(
-        "vector[N]",
-        "real<lower=0> scale; real<lower=0> dof;",
-        f"{priors} y ~ student_t(dof, x * beta, scale);",
-    )
     about = "robust regression (Student's t with unknown degrees of freedom), 20,000 × 8"
-    return Contest("robust", about, model, {"x": x, "y": y}, pymc=pymc, stan=stan)
+    return Contest("robust", about, model, {"x": x, "y": y}, pymc=in_pymc.robust, stan=in_stan.ROBUST)
 
 
 def mixture() -> Contest:
@@ -246,39 +184,8 @@ def mixture() -> Contest:
             components = dist.MixtureSameFamily(dist.Categorical(shares), dist.Normal(centres, scales))
             numpyro.sample("y", components, obs=numpyro.subsample(y, event_dim=0))
 
-    def pymc(rows: Rows) -> Any:
-        import pymc as pm
-
-        with pm.Model() as model:
-            # an unconstrained normal whose increments are exponentials: the prior of the NumPyro model
-            base = pm.Normal("base", 0, 3, shape=3)
-            steps = pm.math.concatenate([base[:1], pm.math.exp(base[1:])])
-            centres = pm.Deterministic("centres", pm.math.cumsum(steps))
-            scales = pm.LogNormal("scales", 0, 0.5, shape=3)
-            shares = pm.Dirichlet("shares", np.ones(3))
-            pm.NormalMixture("obs", w=shares, mu=centres, sigma=scales, observed=rows["y"])
-        return model
-
-    stan = """
-        data { int N; vector[N] y; }
-        parameters { vector[3] base; vector<lower=0>[3] scales; simplex[3] shares; }
-        transformed parameters {
-          vector[3] centres;
-          centres[1] = base[1];
-          for (c in 2:3) centres[c] = centres[c - 1] + exp(base[c]);
-        }
-        model {
-          vector[3] terms;
-          base ~ normal(0, 3);
-          scales ~ lognormal(0, 0.5);
-          for (n in 1:N) {
-            for (c in 1:3) terms[c] = log(shares[c]) + normal_lpdf(y[n] | centres[c], scales[c]);
-            target += log_sum_exp(terms);
-          }
-        }
-    """
     about = "mixture of three normals, 20,000 rows, centres ordered"
-    return Contest("mixture", about, model, {"y": y}, pymc=pymc, stan=stan)
+    return Contest("mixture", about, model, {"y": y}, pymc=in_pymc.mixture, stan=in_stan.MIXTURE)
 
 
 def wishart() -> Contest:
@@ -294,7 +201,8 @@ def wishart() -> Contest:
             normal = dist.MultivariateNormal(jnp.zeros(dim), precision_matrix=precision)
             numpyro.sample("x", normal, obs=numpyro.subsample(x, event_dim=1))
 
-    return Contest("wishart", "Normal-Wishart, 20,000 × 8", model, {"x": x})
+    about = "Normal-Wishart, 20,000 × 8"
+    return Contest("wishart", about, model, {"x": x}, pymc=in_pymc.wishart, stan=in_stan.WISHART)
 
 
 def rare() -> Contest:
@@ -308,8 +216,8 @@ def rare() -> Contest:
         _bernoulli(_logit, 5.0),
         _binary(generator, x, beta),
         is_skewed=True,
-        pymc=_pymc_logistic(5.0),
-        stan=_stan_logistic(5.0),
+        pymc=in_pymc.logistic(5.0),
+        stan=in_stan.logistic(5.0),
     )
 
 
@@ -324,11 +232,12 @@ def small() -> Contest:
         _binary(generator, x, np.array([-1.0, 0.5, -0.5, 1.0, 1.0])),
         num_shards=4,
         is_skewed=True,
-        pymc=_pymc_logistic(2.5),
-        stan=_stan_logistic(2.5),
+        pymc=in_pymc.logistic(2.5),
+        stan=in_stan.logistic(2.5),
     )
 
 
 CONTESTS = {
     each.__name__: each for each in (logistic, probit, poisson, robust, mixture, wishart, rare, small)
 }
+LARGE = frozenset({"logistic", "probit"})

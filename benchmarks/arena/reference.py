@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contestants import Draws, mode_of, points_of
+from answer import Draws
 from contests import Contest
+from density import Density, curvature_at, mode_of, of_numpyro
 from scipy.stats import wishart
 
 
@@ -22,20 +23,21 @@ class Length(NamedTuple):
     num_steps: int
 
 
-LARGE, SMALL = Length(32, 25, 60), Length(64, 150, 500)
+LARGE, MIDDLE, SMALL = Length(32, 25, 60), Length(64, 75, 300), Length(64, 150, 500)
 
 
 def reference(contest: Contest) -> tuple[Draws, int]:
     """Draws (draw, …) of all chains, and the number of chains, whose draws follow each other."""
     if contest.name == "wishart":
         return _wishart(contest.rows["x"]), 1
-    length = LARGE if contest.num_rows > 30_000 else SMALL
-    first, log_density, params, _ = points_of(contest)
-    mode, root = _mode(first, log_density)
-    both = jax.jit(jax.vmap(jax.value_and_grad(lambda white: log_density(mode + root @ white))))
+    size = sum(array.size for array in contest.rows.values())
+    length = LARGE if size > 10_000_000 else MIDDLE if size > 300_000 else SMALL
+    density = of_numpyro(contest)
+    mode, root = _mode(density)
+    both = jax.jit(jax.vmap(jax.value_and_grad(lambda white: density.log_density(mode + root @ white))))
     white = _chains(both, len(mode), length)
     flat = white.reshape(-1, len(mode))
-    return params(mode + jnp.asarray(flat) @ root.T), length.num_chains
+    return density.params(mode + jnp.asarray(flat) @ root.T), length.num_chains
 
 
 def _wishart(x: np.ndarray) -> Draws:
@@ -45,15 +47,10 @@ def _wishart(x: np.ndarray) -> Draws:
     return {"precision": draws}
 
 
-def _mode(first: Any, log_density: Any) -> tuple[Any, Any]:
+def _mode(density: Density) -> tuple[Any, Any]:
     """The mode, and a root of the inverse curvature there."""
-    mode = mode_of(first, log_density)
-    score = jax.grad(log_density)
-    curvature = jax.jit(
-        lambda at: jax.lax.map(
-            lambda along: -jax.jvp(score, (at,), (along,))[1], jnp.eye(len(at)), batch_size=8
-        )
-    )(mode)
+    mode = mode_of(density)
+    curvature = curvature_at(mode, density.log_density)
     values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
     return mode, jnp.asarray(vectors / np.sqrt(np.maximum(values, 1e-8 * values.max())))
 

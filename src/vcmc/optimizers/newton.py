@@ -20,10 +20,14 @@ import numpy as np
 from ..aggregators.weights import Free
 from ..objective import Objective
 from .base import AbstractOptimizer, Climb, Weights, check_counts
-from .view import View
+from .view import MORE, View
 
 FIRST = 32  # draws in the first batches
 NEAR, NEARER = 1e-3, 5e-5  # nats per coordinate that a step promises: then take a larger batch, or stop
+SLOWEST, QUICKER = (
+    1 / 8,
+    1.2,
+)  # how much of a step is gone at least, after some were too long, and by which factor it grows
 FAR = 0.3  # sds per coordinate: a longer step asks for the curvature anew
 
 
@@ -56,8 +60,8 @@ class Newton(AbstractOptimizer):
         shift, scale = (np.asarray(part.values) for part in weights)
         values: list[float] = []
         errors: list[float] = []
-        trouble = ""
-        last, restarted = len(chosen) == everyone, False
+        trouble, step = "", None
+        last, restarted, pace = len(chosen) == everyone, False, 1.0
 
         here = view.look(shift, scale, chosen)
         if not here.is_finite:
@@ -72,29 +76,35 @@ class Newton(AbstractOptimizer):
             step = view.step(here, curvature, chosen, careful=restarted)
             advance()
             small = not guessed and step is not None and step.gain < view.dim * (NEARER if last else NEAR)
-            there = None if step is None or small else view.walk(here, step, chosen)
-            if there is not None:
-                if guessed or view.distance(here, there) > FAR:
-                    curvature, guessed = view.curvature(there.shift), False
-                here = there
+            more = 0
+            walk = None if step is None or small else view.walk(here, step, chosen, pace)
+            if walk is not None:
+                if guessed or view.distance(here, walk.end) > FAR:
+                    curvature, guessed = view.curvature(walk.end.shift), False
+                here = walk.end
+                pace = min(1.0, QUICKER * pace)
+                if walk.rise < 0:  # the step was too long, or too few draws told where to go
+                    pace, more = max(SLOWEST, pace / 2), MORE * len(chosen)
             elif guessed:
                 curvature, guessed = view.curvature(here.shift), False
-            elif not small and not restarted:
+            elif not small and not restarted and pace == 1:
                 here, restarted = view.restart(shift, scale, chosen), True
                 curvature = view.curvature(here.shift)
             elif not last:
-                chosen, last = generator.permutation(everyone)[: view.enough(here, curvature, chosen)], True
-                closer = view.look(here.shift, here.scale, chosen)
-                if not closer.is_finite:
-                    trouble = SOME_NOT_FINITE
-                    break
-                here = closer
+                more, last = view.enough(here, curvature, chosen), True
             elif small and step is not None:
                 here = here._replace(shift=step.shift, scale=step.scale)  # so short that it needs no look
                 break
             else:
                 trouble = _stuck(len(values))
                 break
+            if min(more, everyone) > len(chosen):
+                chosen = generator.permutation(everyone)[:more]
+                closer = view.look(here.shift, here.scale, chosen)
+                if not closer.is_finite:
+                    trouble = SOME_NOT_FINITE
+                    break
+                here = closer
         if not here.is_finite:
             return Climb(weights, np.array([np.nan]), np.array([np.nan]), NOT_FINITE, True)
         if restarted and view.is_lower(here, shift, scale, chosen):
@@ -103,6 +113,8 @@ class Newton(AbstractOptimizer):
             trouble = (
                 f"Newton's method had not settled after {len(values)} iterations: raise its max_iterations."
             )
+        if trouble != SOME_NOT_FINITE and step is not None and step.gain < 2 * errors[-1]:
+            trouble = ""  # what is promised is less than what so many draws can tell
         found: Weights = [Free(jnp.asarray(here.shift)), Free(jnp.asarray(here.scale))]
         return Climb(found, np.array(values), np.array(errors), trouble)
 

@@ -49,6 +49,13 @@ class Step(NamedTuple):
     precision: np.ndarray
 
 
+class Walk(NamedTuple):
+    """Where a walk ended, and by how much the objective rose on the way."""
+
+    end: Place
+    rise: float
+
+
 class View:
     """The target as seen from the frame of an affine aggregator, in NumPy."""
 
@@ -165,10 +172,9 @@ class View:
     def _solve(self, shift: Vector, goal: Vector, diagonal: Vector) -> Vector:
         return conjugate_gradients(lambda direction: self.bend(shift, direction[None])[0], goal, diagonal)
 
-    def walk(self, here: Place, step: Step, chosen: np.ndarray) -> Place | None:
+    def walk(self, here: Place, step: Step, chosen: np.ndarray, length: float = 1.0) -> Walk | None:
         """Go as far towards a step's end as the objective does not fall by more than its noise."""
         precision = step.precision if self.full else None
-        length = 1.0
         for _ in range(MAX_HALVINGS):
             shift = here.shift + length * (step.shift - here.shift)
             there = self.look(shift, here.scale + length * (step.scale - here.scale), chosen)
@@ -179,7 +185,7 @@ class View:
                 rise = single.mean() + expected_high - expected_low
                 rise += self.log_det(there.scale) - self.log_det(here.scale)
                 if rise > -2 * min(_error(single), NOISE * self.dim**0.5):
-                    return there
+                    return Walk(there, float(rise))
             length /= 2
         return None
 
