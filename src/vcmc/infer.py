@@ -1,6 +1,7 @@
 """From rows to one posterior: split, sample every shard, combine, diagnose."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from .assembly import (
     settled_prior,
 )
 from .combiners.base import Subposteriors
+from .cores import on_threads
 from .diagnose import diagnose_draws, stored
 from .diagnostics.additivity import Facts, check_information, look_at_shards
 from .diagnostics.shards import broken_shards
@@ -126,8 +128,9 @@ def infer(
         own = sampler or _suited(model.suited_sampler(holding.shards), prior)
         stage.advance()
         starts = starts_of(target.pilot, start_key)
-        facts = look_at_shards(target, jnp.stack(starts), with_checksums=kept is not None)
-        notes = check_information(target, jnp.stack(starts), facts)
+        places = jnp.asarray(np.stack(starts))
+        facts = look_at_shards(target, places, with_checksums=kept is not None)
+        notes = check_information(target, places, facts)
         stage.advance()
         start = common_start(target, starts) if own is None or own.needs_start else starts[0]
         if sampler is None:
@@ -159,8 +162,11 @@ def infer(
             store=kept,
         )
         if executor.in_process:
-            for shard in _one_per_shape(facts):
-                sampler.prepare(holding.density(shard, plan.prior_power, plan.row_power), start)
+            densities = [holding.density(shard, prior_power, row_power) for shard in _one_per_shape(facts)]
+            jobs: list[Callable[[], None]] = [partial(sampler.prepare, each, start) for each in densities]
+            if combiner.needs.scores:
+                jobs.append(target.prepare)
+            list(on_threads(lambda job: job(), jobs))
         stage.advance()
         clock.lap("compile")
 

@@ -205,6 +205,15 @@ def _bend(
     return jax.vmap(lambda direction: jax.jvp(score, (point,), (direction,))[1])(directions)
 
 
+def prepare(density: Subposterior) -> None:
+    """Compile what evaluates a density at many points, and what bends it along many directions, so that it is ready when it is needed."""
+    point = jax.ShapeDtypeStruct((density.model.space.dim,), float)
+    many = jax.ShapeDtypeStruct((BATCH, *point.shape), float)
+    given = density.model, density.shard, density.prior_power
+    _evaluate.lower(*given, many).compile()
+    _bend.lower(*given, point, many).compile()
+
+
 def _batches(points: Float[Array, "point dim"]) -> list[Any]:
     """Points in batches of one size, the last filled up, so that all share one program and its memory."""
     if len(points) <= FEW or len(points) == BATCH:

@@ -259,7 +259,7 @@ class Objective:
         self._entropy = entropy
         self._entropies = entropy.of_shards(draws)
         self.prepared = prepare_all(aggregator, draws)
-        self._hill = Hill(jnp.zeros(dim), jnp.zeros((dim, dim)))
+        self._hill = Hill(jnp.asarray(np.zeros(dim)), jnp.asarray(np.zeros((dim, dim))))
         self._seen: list[tuple[Array, Array]] = []
 
     @cached_property

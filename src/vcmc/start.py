@@ -46,13 +46,13 @@ def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
     """Points of finite log density and score: zero, and random points around it."""
     scales = np.linspace(0.0, 2.0, NUM_TRIES)
     directions = jax.random.uniform(key, (NUM_TRIES, pilot.model.space.dim), minval=-1.0, maxval=1.0)
-    points = jnp.asarray(scales[:, None]) * directions
-    log_densities, scores = evaluate(pilot, points)
+    points = scales[:, None] * np.asarray(directions)
+    log_densities, scores = evaluate(pilot, jnp.asarray(points))
     finite = np.flatnonzero(np.isfinite(log_densities) & np.isfinite(scores).all(axis=1))
     if len(finite) == 0:
-        raise ValueError(_nowhere_finite(pilot, points))
+        raise ValueError(_nowhere_finite(pilot, jnp.asarray(points)))
     chosen = finite[np.linspace(0, len(finite) - 1, NUM_STARTS).round().astype(int)]
-    return [points[index] for index in dict.fromkeys(chosen.tolist())]
+    return [jnp.asarray(points[index]) for index in dict.fromkeys(chosen.tolist())]
 
 
 def climb(density: Density, start: Point, curved: Bool[np.ndarray, " dim"]) -> Point:
@@ -60,8 +60,8 @@ def climb(density: Density, start: Point, curved: Bool[np.ndarray, " dim"]) -> P
     held = np.zeros(start.size, bool)
     while True:
         found = _climb_with(density, start, held)
-        score = np.asarray(density(found[None])[1][0])
-        runaway = curved & ~held & (np.abs(found - start) > FAR) & (np.abs(score) > STEEP)
+        score = np.asarray(density(jnp.asarray(np.asarray(found)[None]))[1])[0]
+        runaway = curved & ~held & (np.abs(np.subtract(found, start)) > FAR) & (np.abs(score) > STEEP)
         if not runaway.any():
             return found
         held |= runaway
@@ -71,18 +71,19 @@ def _climb_with(density: Density, start: Point, held: Bool[np.ndarray, " dim"]) 
     import scipy.optimize  # here, not above: it adds to the time of `import vcmc`
 
     def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
-        log_densities, scores = density(jnp.asarray(point)[None])
-        value, score = float(log_densities[0]), np.asarray(scores[0])
+        log_densities, scores = map(np.asarray, density(jnp.asarray(point[None])))
+        value, score = float(log_densities[0]), scores[0]
         if not (np.isfinite(value) and np.isfinite(score).all()):
             return np.inf, np.zeros_like(point)
         return -value, -score
 
+    first = np.asarray(start)  # JAX would compile a program that takes its own arrays apart
     found = scipy.optimize.minimize(
         negative,
-        np.asarray(start),
+        first,
         jac=True,
         method="L-BFGS-B",
-        bounds=[(value, value) if fixed else (None, None) for value, fixed in zip(start, held, strict=True)],
+        bounds=[(value, value) if fixed else (None, None) for value, fixed in zip(first, held, strict=True)],
         options={"maxiter": MAX_CLIMB},
     )
     return jnp.asarray(found.x)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .holding import Holding, Task, Work
-from .model import Model, Subposterior, bend, evaluate
+from .model import Model, Subposterior, bend, evaluate, prepare
 from .shard import AbstractPartition, Shard
 from .typing import Point
 
@@ -87,6 +87,11 @@ class Target:
         tasks, joined = self._pieces
         work = partial(_bend, point=point, directions=directions, joined=joined)
         return jnp.asarray(np.sum(list(self.executor.map(work, tasks, self.holding)), axis=0))
+
+    def prepare(self) -> None:
+        """Compile what evaluates many points, where that happens in this process."""
+        tasks, joined = self._pieces
+        prepare(next(iter(_densities(self.holding, tasks[0], joined))))
 
     @cached_property
     def _pieces(self) -> tuple[list[Task], int]:

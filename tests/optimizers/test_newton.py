@@ -1,5 +1,8 @@
 """Newton's method: exact for Gaussians, in few passes; safe where the curvature is not that of a hill."""
 
+import warnings
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -66,6 +69,34 @@ def wiggly(scale, low=None):
     model = vcmc.Model(SPACE, lambda params: 0.0 * jnp.sum(params["theta"]), log_likelihood)
     partition = vcmc.split({"one": np.ones(4)}, 2)
     return Target(model, [partition.load(shard) for shard in range(2)], vcmc.executors.Local())
+
+
+def test_it_settles_on_a_slope_beside_a_cliff():
+    """Coefficients of covariates that no event ever came with: full steps jump to and fro between two places."""
+
+    def log_likelihood(params, rows):
+        return 9 * rows["one"] * jnp.sum(jax.nn.log_sigmoid(4 - params["theta"]))
+
+    def log_prior(params):
+        return -0.5 * jnp.sum((params["theta"] / 5) ** 2)
+
+    model = vcmc.Model(SPACE, log_prior, log_likelihood)
+    partition = vcmc.split({"one": np.ones(4)}, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcmc.DoubtfulWarning)  # affine maps are not all that it takes
+        tree = vcmc.infer(model, partition, num_draws=1000, seed=0, progress=False)
+    assert "Newton" not in tree.attrs["verdict_text"]
+    objective = tree["optimization"]["objective"].values
+    assert len(objective) < 20
+    # the posterior of one coefficient, by quadrature
+    theta = np.linspace(-40, 10, 20_001)
+    density = np.exp(-0.5 * (theta / 5) ** 2 - 36 * np.logaddexp(0, theta - 4))
+    density /= density.sum()
+    mean = density @ theta
+    sd = np.sqrt(density @ (theta - mean) ** 2)
+    merged = vcmc.posterior_draws(tree)["theta"]
+    assert (np.abs(merged.mean(axis=0) - mean) < 0.1 * sd).all()
+    assert (np.abs(merged.std(axis=0) / sd - 1) < 0.15).all()
 
 
 @pytest.mark.parametrize("place", [-3.0, 0.0, 3.0])

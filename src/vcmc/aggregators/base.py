@@ -105,10 +105,14 @@ def aggregate(
 
 def prepare_all(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]) -> Any:
     """What merging needs of all draws, with axes (shard, draw, …)."""
-    first = draws[:, 0]
-    if aggregator.prepare(first) is first:
-        return draws  # there is nothing to prepare, and a copy would take as long as merging
-    return _prepare(aggregator, draws)
+    num_shards, _, dim = draws.shape
+    nothing: list[bool] = []
+    jax.eval_shape(
+        lambda first: nothing.append(aggregator.prepare(first) is first),
+        jax.ShapeDtypeStruct((num_shards, dim), draws.dtype),
+    )
+    # if there is nothing to prepare, a copy would take as long as merging
+    return draws if nothing[0] else _prepare(aggregator, draws)
 
 
 @eqx.filter_jit

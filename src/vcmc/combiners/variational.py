@@ -101,7 +101,7 @@ class Variational(AbstractCombiner):
             weights = climbs[-1].weights
             learned = with_weights(aggregator, weights)
             aggregator = learned.realigned(draws)
-            if climbs[-1].broken or eqx.tree_equal(aggregator, learned):
+            if climbs[-1].broken or aggregator is learned or eqx.tree_equal(aggregator, learned):
                 break
         notes = [climb.trouble for climb in climbs if climb.trouble]
         optimizer = self.optimizer

@@ -38,11 +38,11 @@ def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
     """Raise `ModelError` unless rows get the same log likelihood apart as together."""
     halves = _two_parts(shards)
     whole = {name: jnp.concatenate([half[name] for half in halves]) for name in halves[0]}
-    params = model.space.constrain(point)
-    if jnp.shape(model.log_prior(params)) != ():
+    params = jax.jit(model.space.constrain)(point)
+    shape = jax.eval_shape(lambda params: jnp.asarray(model.log_prior(params)), params).shape
+    if shape != ():
         raise ModelError(
-            f"log_prior must return a single number; got shape {jnp.shape(model.log_prior(params))}. Sum it over "
-            "the parameters."
+            f"log_prior must return a single number; got shape {shape}. Sum it over the parameters."
         )
     apart = np.concatenate([_row_log_likelihood(model, params, half) for half in halves])
     together = _row_log_likelihood(model, params, whole)

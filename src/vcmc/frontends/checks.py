@@ -37,7 +37,8 @@ def example_params(
     """Params at a few random points."""
     product = Product(spaces)
     constrain = jax.jit(product.constrain)
-    return [constrain(spread * point) for point in jax.random.normal(jax.random.key(3), (count, product.dim))]
+    points = np.asarray(jax.random.normal(jax.random.key(3), (count, product.dim)))
+    return [constrain(spread * point) for point in points]
 
 
 def row_axis(few: tuple[int, ...], more: tuple[int, ...]) -> int | None:
@@ -62,6 +63,7 @@ def check_prior(
     remedy: str,
 ) -> None:
     """The prior must not see the rows: other rows, and another number of them, must not change it."""
+    prior = jax.jit(prior)  # or each of its operations is compiled by itself
     for params in examples:
         here = float(prior(params, first_rows(arrays)))
         for other in other_rows(arrays):

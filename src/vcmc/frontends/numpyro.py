@@ -223,7 +223,7 @@ def _derived(
         trace = trace_at(model, params, rows)
         return {name: jnp.asarray(trace[name]["value"]) for name in candidates}
 
-    names = same_for_all_rows(values, candidates, examples, arrays)
+    names = same_for_all_rows(jax.jit(values), candidates, examples, arrays) if candidates else []
     warn_of_left_out(name for name in deterministic if name not in names)
     if not names:
         return None

@@ -9,6 +9,7 @@ Walkers take turns: step number $s$ of the chain is iteration $\lfloor s / W \rf
 walkers learn one step size, and, in the middle third of the warm-up, scales of the whitened coordinates.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -19,8 +20,8 @@ from jaxtyping import Array, Float, Int
 
 from ..model import MAX_CACHED, Subposterior
 from ..typing import Point, Scalar
-from .base import BLOCK, AbstractSampler, strongly_typed
-from .whitening import MAX_WHITENED, departure, inverse_root, unwhiten, whitened
+from .base import BLOCK, AbstractSampler
+from .whitening import MAX_WHITENED, departure, inverse_root, placed, unwhiten, whitened
 
 LENGTHS = (
     0.9 * np.pi / 2,
@@ -63,12 +64,12 @@ class HMC(AbstractSampler):
         target_accept: acceptance rate that the step size aims at. Raise it where steps diverge.
 
     >>> HMC().num_walkers
-    20
+    40
     """
 
-    num_warmup: int = 300
+    num_warmup: int = 400
     num_chains: int = 1
-    num_walkers: int = 20
+    num_walkers: int = 40
     target_accept: float = 0.8
 
     def __check_init__(self) -> None:
@@ -76,7 +77,25 @@ class HMC(AbstractSampler):
         self.check_count("num_walkers", 1)
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> HMCState:
-        return _init(self, setup, start, key)
+        root = inverse_root(setup, start)
+        white = np.asarray(_whites(key, self.num_walkers, start.size))
+        walkers = placed(setup, np.concatenate([white, np.zeros((1, start.size))]), start, root)
+        # a walker that would begin where there is no density begins at the start, where there is some
+        inside = np.isfinite(walkers.logdensity) & np.isfinite(walkers.logdensity_grad).all(axis=1)
+        chosen = np.where(inside[:-1], np.arange(self.num_walkers), self.num_walkers)
+
+        def zeros(*shape: int, kind: type = float) -> Array:
+            return jnp.asarray(np.zeros(shape, kind))  # JAX's own would be programs to compile
+
+        return HMCState(
+            zeros(kind=int),
+            jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen]), walkers),
+            {name: zeros(self.num_walkers, kind=kind) for name, kind in STATS.items()},
+            zeros(2),
+            zeros(3, start.size),
+            start,
+            root,
+        )
 
     def advance(
         self, setup: Subposterior, state: HMCState, key: Array, num_steps: int
@@ -99,29 +118,10 @@ def suits(density: Subposterior, start: Point) -> bool:
     return departure(density, start) <= MAX_DEPARTURE
 
 
-@eqx.filter_jit
-def _init(sampler: HMC, density: Subposterior, start: Point, key: Array) -> HMCState:
-    import blackjax  # here, not above: blackjax adds to the time of `import vcmc`
-
-    root = inverse_root(density, start)
-    log_density = whitened(density.of_many(), start, root)
-    place = jax.vmap(lambda white: blackjax.hmc.init(white, log_density))
-    white = jax.random.normal(jax.random.fold_in(key, 0), (sampler.num_walkers, start.size))
-    placed = place(jnp.concatenate([white, jnp.zeros((1, start.size))]))
-    # a walker that would begin where there is no density begins at the start, where there is some
-    inside = jnp.isfinite(placed.logdensity) & jnp.isfinite(placed.logdensity_grad).all(axis=1)
-    chosen = jnp.where(inside[:-1], jnp.arange(sampler.num_walkers), sampler.num_walkers)
-    walkers = jax.tree.map(lambda leaf: leaf[chosen], placed)
-    state = HMCState(
-        jnp.asarray(0),
-        walkers,
-        {name: jnp.zeros(sampler.num_walkers, kind) for name, kind in STATS.items()},
-        jnp.zeros(2),
-        jnp.zeros((3, start.size)),
-        start,
-        root,
-    )
-    return strongly_typed(state)
+@partial(jax.jit, static_argnums=(1, 2))
+def _whites(key: Array, num_walkers: int, dim: int) -> Float[Array, "walker dim"]:
+    """Where walkers begin, in whitened coordinates."""
+    return jax.random.normal(jax.random.fold_in(key, 0), (num_walkers, dim))
 
 
 @eqx.filter_jit

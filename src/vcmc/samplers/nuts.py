@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..model import Subposterior
 from ..typing import Point, Scalar
 from .base import BLOCK, AbstractSampler, strongly_typed
-from .whitening import MAX_WHITENED, inverse_root, unwhiten, whitened
+from .whitening import MAX_WHITENED, Root, inverse_root, placed, unwhiten, whitened
 
 INITIAL_STEPS, FINAL_STEPS = 50, 100  # Stan has 75 and 50: whitened chains need less of the first, and a
 # step size tuned for 100 steps in place of 50 was measured to give a fifth more effective draws
@@ -44,7 +45,7 @@ class NUTSState(NamedTuple):
     step_size_search: Any
     metric_search: Any
     centre: Point
-    root: Float[Array, "dim dim"] | None
+    root: Root | None
 
 
 class NUTS(AbstractSampler):
@@ -73,7 +74,11 @@ class NUTS(AbstractSampler):
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> NUTSState:
         del key
-        return _init(self, setup, start)
+        root = inverse_root(setup, start) if self.whitens(start.size) else None
+        position = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf[0]), placed(setup, np.zeros((1, start.size)), start, root)
+        )
+        return _begun(self, position, start, root)
 
     def advance(
         self, setup: Subposterior, state: NUTSState, key: Array, num_steps: int
@@ -99,19 +104,10 @@ class NUTS(AbstractSampler):
 
 
 @eqx.filter_jit
-def _init(sampler: NUTS, density: Subposterior, start: Point) -> NUTSState:
-    import blackjax  # here, not above: blackjax adds to the time of `import vcmc`
-
-    (step_size_init, _, _), (metric_init, _, _) = sampler.adaptation(start.size)
-    root = inverse_root(density, start) if sampler.whitens(start.size) else None
-    state = NUTSState(
-        jnp.asarray(0),
-        blackjax.nuts.init(jnp.zeros_like(start), whitened(density, start, root)),
-        step_size_init(1.0),
-        metric_init(start.size),
-        start,
-        root,
-    )
+def _begun(sampler: NUTS, position: Any, centre: Point, root: Root | None) -> NUTSState:
+    """The state of a chain that has learnt nothing yet."""
+    (step_size_init, _, _), (metric_init, _, _) = sampler.adaptation(centre.size)
+    state = NUTSState(jnp.asarray(0), position, step_size_init(1.0), metric_init(centre.size), centre, root)
     return strongly_typed(state)
 
 

@@ -1,6 +1,7 @@
 r"""Coordinates in which a density looks like a standard normal: points are $u = c + R z$ around a centre $c$, with $R R^\top$ the inverse of the curvature there."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,6 @@ from ..model import BATCH, Subposterior, bend, evaluate
 from ..typing import Point, Scalar
 
 MAX_WHITENED = 500  # the curvature costs as many gradients as there are coordinates
-CURVATURE_BATCH = 16  # directions at once: rows times this many numbers are held
 Root = Float[Array, "dim dim"]
 
 
@@ -27,16 +27,11 @@ def whitened(density: Subposterior, centre: Point, root: Root | None) -> Callabl
 
 def inverse_root(density: Subposterior, centre: Point) -> Root:
     """A root of the inverse curvature at the centre."""
-    score = jax.grad(density.of_many())
-    curvature = jax.lax.map(
-        lambda direction: -jax.jvp(score, (centre,), (direction,))[1],
-        jnp.eye(centre.size),
-        batch_size=CURVATURE_BATCH,
-    )
-    return root_of(curvature)
+    return _root_of(-np.asarray(bend(density, centre, jnp.asarray(np.eye(centre.size)))))
 
 
-def root_of(curvature: Root) -> Root:
+@jax.jit
+def _root_of(curvature: Root) -> Root:
     """A root of the inverse of a curvature; where the density curves upwards, as if it did not."""
     curvature = jnp.where(jnp.isfinite(curvature).all(), curvature, jnp.eye(len(curvature)))
     values, vectors = jnp.linalg.eigh((curvature + curvature.T) / 2)
@@ -44,10 +39,19 @@ def root_of(curvature: Root) -> Root:
     return vectors / jnp.sqrt(jnp.maximum(jnp.abs(values), floor))
 
 
+def placed(
+    density: Subposterior, white: Float[np.ndarray, "point dim"], centre: Point, root: Root | None
+) -> Any:
+    """BlackJAX's states of chains at whitened points. It is made of programs that others need, too: the first shard need not wait for one more."""
+    from blackjax.mcmc.hmc import HMCState  # here, not above: blackjax adds to the time of `import vcmc`
+
+    away = white if root is None else white @ np.asarray(root).T
+    log_densities, scores = map(np.asarray, evaluate(density, jnp.asarray(np.asarray(centre) + away)))
+    return HMCState(white, log_densities, scores if root is None else scores @ np.asarray(root))
+
+
 def departure(density: Subposterior, centre: Point) -> float:
     r"""How far a density is from a normal one: the mean square of what its whitened scores vary beyond those of a standard normal, $-z$, at points $z$ of that."""
     white = np.random.default_rng(0).normal(size=(BATCH, centre.size))
-    root = np.asarray(root_of(-bend(density, centre, jnp.eye(centre.size))))
-    _, scores = evaluate(density, jnp.asarray(centre + white @ root.T))
-    beyond = np.asarray(scores) @ root + white
+    beyond = placed(density, white, centre, inverse_root(density, centre)).logdensity_grad + white
     return float(np.mean(np.var(beyond, axis=0))) if np.isfinite(beyond).all() else np.inf
