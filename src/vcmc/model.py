@@ -33,10 +33,9 @@ BLOCK_BYTES, BLOCK_BYTES_MANY = (
     2**18,
     2**21,
 )  # for one point, and for many at once, where products of matrices are faster if large
-BATCH, FEW = (
-    32,
-    8,
-)  # points or directions at once, as some numbers for every row and point are held; few are not filled up
+# Points or directions at once, as some numbers for every row and point are held; few are not filled up. Of many directions more are taken at once,
+# as products of matrices are faster then, if rows are few enough.
+BATCH, FEW, MOST, MAX_HELD = 32, 8, 100, 2**22
 
 
 class Model:
@@ -191,8 +190,10 @@ def bend(
     density: Subposterior, point: Point, directions: Float[Array, "direction dim"]
 ) -> Float[Array, "direction dim"]:
     """How one shard's score at a point changes along directions: products of its Hessian with them."""
+    size = _num_directions(density.shard, len(directions))
     parts = [
-        _bend(density.model, density.shard, density.prior_power, point, part) for part in _batches(directions)
+        _bend(density.model, density.shard, density.prior_power, point, part)
+        for part in _batches(directions, size)
     ]
     return _joined(parts, len(directions))
 
@@ -206,21 +207,30 @@ def _bend(
 
 
 def prepare(density: Subposterior) -> None:
-    """Compile what evaluates a density at many points, and what bends it along many directions, so that it is ready when it is needed."""
-    point = jax.ShapeDtypeStruct((density.model.space.dim,), float)
-    many = jax.ShapeDtypeStruct((BATCH, *point.shape), float)
+    """Compile what evaluates a density at many points, and what makes its Hessian, so that it is ready when it is needed."""
+    dim = density.model.space.dim
     given = density.model, density.shard, density.prior_power
-    _evaluate.lower(*given, many).compile()
-    _bend.lower(*given, point, many).compile()
+    _evaluate.lower(*given, jax.ShapeDtypeStruct((BATCH, dim), float)).compile()
+    size = dim if dim <= FEW else _num_directions(density.shard, dim)
+    point, directions = (jax.ShapeDtypeStruct(shape, float) for shape in ((dim,), (size, dim)))
+    _bend.lower(*given, point, directions).compile()
 
 
-def _batches(points: Float[Array, "point dim"]) -> list[Any]:
+def _num_directions(shard: Shard, count: int) -> int:
+    """How many directions are taken at once: of many, equal parts."""
+    if count <= BATCH:
+        return BATCH
+    most = int(np.clip(MAX_HELD // _block_size(shard, many=True), BATCH, MOST))
+    return -(-count // -(-count // most))
+
+
+def _batches(points: Float[Array, "point dim"], size: int = BATCH) -> list[Any]:
     """Points in batches of one size, the last filled up, so that all share one program and its memory."""
-    if len(points) <= FEW or len(points) == BATCH:
+    if len(points) <= FEW or len(points) == size:
         return [points]
     values = np.asarray(points)  # cut in NumPy, as JAX would compile a program for every number of points
-    filling = np.repeat(values[-1:], -len(values) % BATCH, axis=0)
-    return np.split(np.concatenate([values, filling]), (len(values) + len(filling)) // BATCH)
+    filling = np.repeat(values[-1:], -len(values) % size, axis=0)
+    return np.split(np.concatenate([values, filling]), (len(values) + len(filling)) // size)
 
 
 def _joined(parts: Sequence[Array], count: int) -> Array:
