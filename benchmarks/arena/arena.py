@@ -162,7 +162,10 @@ def _child(contest: str, contestant: str, where: str) -> None:
     for answer in answers:
         arrays = dict(answer.draws) | ({} if answer.ready is None else {"ready!": answer.ready})
         if answer.draws:
-            np.savez(path.with_suffix(".npz"), **arrays)
+            np.savez(path.with_suffix(".part.npz"), **arrays)
+            path.with_suffix(".part.npz").replace(
+                path.with_suffix(".npz")
+            )  # or half of it may be there when it is stopped
         kept = {
             "contest": contest,
             "contestant": contestant,
@@ -178,7 +181,8 @@ def _child(contest: str, contestant: str, where: str) -> None:
             "versions": _versions(),
             "vcmc": vcmc.__version__,
         }
-        path.with_suffix(".json").write_text(json.dumps(kept, indent=1))
+        path.with_suffix(".part").write_text(json.dumps(kept, indent=1))
+        path.with_suffix(".part").replace(path.with_suffix(".json"))
 
 
 def _most_memory(who: int) -> float:

@@ -1,0 +1,153 @@
+"""Contestants that approximate the posterior, or walk about it by a few rows at a time."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+from answer import Answer, named, rows_of
+from contests import Contest
+from density import curvature_at, in_blocks, mode_of, of_numpyro
+
+
+def svi_full(contest: Contest) -> Iterator[Answer]:
+    """NumPyro's SVI with AutoMultivariateNormal."""
+    from numpyro.infer.autoguide import AutoMultivariateNormal
+
+    return _svi(contest, AutoMultivariateNormal, "full covariance")
+
+
+def svi_diagonal(contest: Contest) -> Iterator[Answer]:
+    """NumPyro's SVI with AutoDiagonalNormal."""
+    from numpyro.infer.autoguide import AutoDiagonalNormal
+
+    return _svi(contest, AutoDiagonalNormal, "diagonal")
+
+
+def _svi(contest: Contest, guide_of: Any, remark: str) -> Iterator[Answer]:
+    """Adam's rate falls as a power from 0.01 to a millionth, which suits wide and narrow coordinates alike: a cosine stays where it is too large for too long.
+
+    Scales begin about where they belong; from NumPyro's 0.1, those of 300 coefficients do not get there.
+    """
+    import optax
+    from numpyro.infer import SVI, Trace_ELBO
+
+    width = sum(array.size for array in contest.rows.values()) // contest.num_rows
+    is_batched = contest.num_rows > 20_000
+    batch = min(contest.num_rows // 5, 1_000_000 // width) if is_batched else contest.num_rows
+    num_steps = 50_000 if contest.is_large else 20_000
+    begin = time.perf_counter()
+    guide = guide_of(contest.model, init_scale=contest.num_rows**-0.5)
+    rate = optax.exponential_decay(1e-2, num_steps, 1e-4)
+    adam = numpyro.optim.optax_to_numpyro(optax.adam(rate))
+    svi = SVI(_some_rows(contest, batch) if is_batched else contest.model, guide, adam, Trace_ELBO())
+    rows = rows_of(contest)
+    found = svi.run(jax.random.key(0), num_steps, **rows, progress_bar=False)
+    draws = guide.sample_posterior(jax.random.key(1), found.params, *(), sample_shape=(4000,), **rows)
+    kept = {name: values for name, values in named(draws).items() if not name.startswith("_")}
+    seconds = time.perf_counter() - begin
+    yield Answer(kept, seconds, remark=f"{remark}, {num_steps} steps of Adam, {batch} rows at a time")
+
+
+def _some_rows(contest: Contest, batch: int) -> Callable[..., None]:
+    """The model on some rows that follow each other, from a random one on; rows are in no order.
+
+    NumPyro's own choice shuffles the numbers of all rows, which takes most of a step where there are a million.
+    """
+
+    def model(**rows: Any) -> None:
+        first = jax.random.randint(numpyro.prng_key(), (), 0, contest.num_rows)
+        # after the last row comes the first, so that all are looked at equally often
+        with numpyro.handlers.substitute(data={"rows": (first + jnp.arange(batch)) % contest.num_rows}):
+            contest.model(**rows, batch=batch)
+
+    return model
+
+
+def laplace(contest: Contest) -> Iterator[Answer]:
+    """NumPyro's AutoLaplaceApproximation, by its BFGS on all rows, which begins at the mode that SciPy's L-BFGS finds: from elsewhere it stops far away where rows are many."""
+    from numpyro.infer import SVI, Trace_ELBO, init_to_value
+    from numpyro.infer.autoguide import AutoLaplaceApproximation
+
+    begin = time.perf_counter()
+    rows = rows_of(contest)
+    density = of_numpyro(contest)
+    mode = {name: values[0] for name, values in density.params(mode_of(density)[None]).items()}
+    guide = AutoLaplaceApproximation(contest.model, init_loc_fn=init_to_value(values=mode))
+    svi = SVI(contest.model, guide, numpyro.optim.Minimize(), Trace_ELBO())
+    found = svi.run(jax.random.key(0), 1, **rows, progress_bar=False)
+    draws = guide.sample_posterior(jax.random.key(1), found.params, *(), sample_shape=(4000,), **rows)
+    yield Answer(named(draws), time.perf_counter() - begin)
+
+
+def pathfinder(contest: Contest) -> Iterator[Answer]:
+    """BlackJAX's Pathfinder, single path, 200 draws for each estimate of the ELBO, or 50 where all rows times all draws do not fit into memory.
+
+    Where rows are many: 100 iterations in place of 30, in which it does not arrive, and vcmc's log density, which looks at rows in blocks.
+    """
+    from blackjax.vi import pathfinder as package
+
+    import vcmc
+
+    begin = time.perf_counter()
+    num_samples = 50 if contest.num_rows > 20_000 or contest.name == "wishart" else 200
+    if contest.is_large:
+        density = in_blocks(contest, vcmc.from_numpyro(contest.model, contest.rows))
+        more = {"maxiter": 100}
+    else:
+        density, more = of_numpyro(contest), {}
+
+    @jax.jit
+    def approximate(key: Any, first: Any) -> Any:
+        return package.approximate(key, density.log_density, first, num_samples, **more)
+
+    state, _ = approximate(jax.random.key(0), density.first)
+    points, _ = package.sample(jax.random.key(1), state, 4000)
+    yield Answer(density.params(points), time.perf_counter() - begin)
+
+
+def sgld(contest: Contest) -> Iterator[Answer]:
+    """BlackJAX's SGLD with control variates, in real coordinates scaled by the curvature at the mode, from there: 20,000 steps, a tenth of them kept.
+
+    The mode is that of SciPy's L-BFGS; the step is a tenth of a posterior variance. Log densities are vcmc's, in NumPyro's coordinates, as they are told row by row.
+    """
+    import blackjax
+    from blackjax.sgmcmc.gradients import control_variates, grad_estimator
+
+    import vcmc
+
+    begin = time.perf_counter()
+    model = vcmc.from_numpyro(contest.model, contest.rows)
+    density = in_blocks(contest, model)
+    mode = mode_of(density)
+    scale = jnp.diag(curvature_at(mode, density.log_density)).clip(1e-10) ** -0.5
+    num_rows, batch = contest.num_rows, min(2000, contest.num_rows // 10)
+
+    def log_likelihood(white: Any, row: Any) -> Any:
+        params = model.space.constrain(mode + scale * white)
+        return model.log_likelihood(params, jax.tree.map(lambda each: each[None], row))[0]
+
+    estimator = grad_estimator(
+        lambda white: model.log_prior_at(mode + scale * white), log_likelihood, num_rows
+    )
+    rows = rows_of(contest)
+    kernel = blackjax.sgld(control_variates(estimator, jnp.zeros_like(mode), rows))
+
+    @jax.jit
+    def run(key: Any) -> Any:
+        def step(white: Any, key: Any) -> Any:
+            choose, move = jax.random.split(key)
+            some = jax.random.choice(choose, num_rows, (batch,))
+            return kernel.step(move, white, jax.tree.map(lambda each: each[some], rows), 0.1), white
+
+        def ten(white: Any, key: Any) -> Any:
+            white, _ = jax.lax.scan(step, white, jax.random.split(key, 10))
+            return white, white
+
+        return jax.lax.scan(ten, jnp.zeros_like(mode), jax.random.split(key, 2000))[1]
+
+    white = run(jax.random.key(0))
+    draws = density.params(mode + scale * white[200:])
+    yield Answer(draws, time.perf_counter() - begin, remark=f"{batch} rows a step")

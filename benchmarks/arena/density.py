@@ -1,0 +1,84 @@
+"""The log density of a contest's posterior in real coordinates, and its mode, for contestants that need no more."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from answer import Draws, named, rows_of
+from contests import Contest
+
+
+class Density(NamedTuple):
+    """A log density on R^n.
+
+    Attributes:
+        first: a point to begin at.
+        log_density: of a point, all rows looked at.
+        params: the named parameters of many points.
+    """
+
+    first: Any
+    log_density: Callable[[Any], Any]
+    params: Callable[[Any], Draws]
+
+
+def of_numpyro(contest: Contest) -> Density:
+    """NumPyro's own."""
+    from jax.flatten_util import ravel_pytree
+    from numpyro.infer.util import initialize_model
+
+    rows = rows_of(contest)
+    start, potential, constrain, _ = initialize_model(
+        jax.random.key(0), contest.model, model_kwargs=rows, dynamic_args=True
+    )
+    first, unravel = ravel_pytree(start.z)
+
+    def log_density(point: Any) -> Any:
+        return -potential(**rows)(unravel(point))
+
+    def params(points: Any) -> Draws:
+        return named(jax.vmap(lambda point: constrain(**rows)(unravel(point)))(points))
+
+    return Density(first, log_density, params)
+
+
+def in_blocks(contest: Contest, model: Any) -> Density:
+    """That of vcmc's model, which looks at rows in blocks, so that all of them times all points need not fit into memory."""
+    import vcmc
+
+    shard = vcmc.split(contest.rows, 1).load(0)
+    found = of_numpyro(contest)
+    first = {name: values[0] for name, values in found.params(found.first[None]).items()}
+
+    def log_density(point: Any) -> Any:
+        return model.log_prior_at(point) + model.log_likelihood_at(point, shard, many=True)
+
+    def params(points: Any) -> Draws:
+        return named(jax.vmap(model.space.constrain)(points))
+
+    return Density(model.space.unconstrain(first), log_density, params)
+
+
+def mode_of(density: Density) -> Any:
+    """The mode, by SciPy's L-BFGS from a first point."""
+    from scipy.optimize import minimize
+
+    both = jax.jit(jax.value_and_grad(density.log_density))
+
+    def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
+        value, score = both(jnp.asarray(point))
+        return -float(value), -np.asarray(score)
+
+    return jnp.asarray(minimize(negative, np.asarray(density.first), jac=True, method="L-BFGS-B").x)
+
+
+def curvature_at(mode: Any, log_density: Callable[[Any], Any]) -> Any:
+    """The negative Hessian, a few columns at a time."""
+    score = jax.grad(log_density)
+
+    def column(along: Any) -> Any:
+        return -jax.jvp(score, (mode,), (along,))[1]
+
+    return jax.jit(lambda: jax.lax.map(column, jnp.eye(len(mode)), batch_size=8))()
