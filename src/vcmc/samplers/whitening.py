@@ -45,9 +45,20 @@ def placed(
     """BlackJAX's states of chains at whitened points. It is made of programs that others need, too: the first shard need not wait for one more."""
     from blackjax.mcmc.hmc import HMCState  # here, not above: blackjax adds to the time of `import vcmc`
 
-    away = white if root is None else white @ np.asarray(root).T
-    log_densities, scores = map(np.asarray, evaluate(density, jnp.asarray(np.asarray(centre) + away)))
-    return HMCState(white, log_densities, scores if root is None else scores @ np.asarray(root))
+    log_densities, scores = evaluate(density, _points(white, centre, root))
+    turned = scores if root is None else _turned(scores, root)
+    return HMCState(white, np.asarray(log_densities), np.asarray(turned))
+
+
+# By XLA, not by NumPy, whose sums may depend on the number of its threads.
+@jax.jit
+def _points(white: Float[Array, "point dim"], centre: Point, root: Root | None) -> Float[Array, "point dim"]:
+    return jax.vmap(lambda each: unwhiten(each, centre, root))(white)
+
+
+@jax.jit
+def _turned(scores: Float[Array, "point dim"], root: Root) -> Float[Array, "point dim"]:
+    return scores @ root
 
 
 def departure(density: Subposterior, centre: Point) -> float:
