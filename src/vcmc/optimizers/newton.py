@@ -8,7 +8,7 @@ $$\mathbb E g = 0, \qquad V P V = I,$$
 so a step is $a \leftarrow a + P^{-1} \mathbb E g$, $V \leftarrow P^{-1/2}$, with the symmetric root: of all scales with the right covariance
 it is the one that leaves draws closest to where they were. With the Hessian $-P_0$ at $a$ as a control variate, both expectations
 are estimated from a batch by the residuals $r = g + P_0 V z$, which vanish for a Gaussian target. A step that
-lowers the objective by more than its noise is halved. Where the averaged curvature is indefinite, or the target is not finite at
+lowers the objective by more than its noise is halved; one that lowers it at all is followed by shorter ones, from more draws. Where the averaged curvature is indefinite, or the target is not finite at
 the draws, the method starts again from the highest point of the target and the curvature there.
 """
 
@@ -24,10 +24,9 @@ from .view import MORE, View
 
 FIRST = 32  # draws in the first batches
 NEAR, NEARER = 1e-3, 5e-5  # nats per coordinate that a step promises: then take a larger batch, or stop
-SLOWEST, QUICKER = (
-    1 / 8,
-    1.2,
-)  # how much of a step is gone at least, after some were too long, and by which factor it grows
+SLIGHT = 1e-2  # nats per coordinate: a seventh of an sd, for which more steps are not asked for if draws cannot tell
+# how much of a step is gone at least, after some were too long, and by which factor that grows
+SLOWEST, QUICKER = 1 / 8, 1.2
 FAR = 0.3  # sds per coordinate: a longer step asks for the curvature anew
 
 
@@ -113,7 +112,7 @@ class Newton(AbstractOptimizer):
             trouble = (
                 f"Newton's method had not settled after {len(values)} iterations: raise its max_iterations."
             )
-        if trouble != SOME_NOT_FINITE and step is not None and step.gain < 2 * errors[-1]:
+        if trouble != SOME_NOT_FINITE and step and step.gain < min(2 * errors[-1], SLIGHT * view.dim):
             trouble = ""  # what is promised is less than what so many draws can tell
         found: Weights = [Free(jnp.asarray(here.shift)), Free(jnp.asarray(here.scale))]
         return Climb(found, np.array(values), np.array(errors), trouble)
