@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument(
         "--minutes",
         type=float,
-        help="after which a contestant is stopped: 4, or 8 where rows are many, unless told",
+        help="after which a contestant is stopped: 4, or 6 where rows are many, unless told",
     )
     parser.add_argument("--again", action="store_true", help="make answers anew that are there already")
     parser.add_argument(
@@ -126,7 +126,7 @@ def _minutes(contest: str, contestant: str) -> float:
         return 60
     if contest not in LARGE and "@" not in contest:
         return 4
-    return 30 if contestant == "NumPyro NUTS" else 8
+    return 30 if contestant == "NumPyro NUTS" else 6
 
 
 def _error_of(stderr: str) -> str:

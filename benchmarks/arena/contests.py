@@ -241,6 +241,6 @@ def small() -> Contest:
 
 
 CONTESTS = {
-    each.__name__: each for each in (logistic, probit, poisson, robust, mixture, wishart, rare, small)
+    each.__name__: each for each in (logistic, probit, rare, small, robust, poisson, mixture, wishart)
 }
 LARGE = frozenset({"logistic", "probit"})
