@@ -114,10 +114,12 @@ class Affine(AbstractAggregator):
         return bias @ precision @ bias + spread
 
     def shard_weights(self) -> Float[Array, "shard dim"]:
+        # once in a run, in NumPy: JAX would take longer to compile it than it takes
+        frame, scale, inside = map(np.asarray, (self.frame, self.scale.values, self.inside))
         if not self.is_full:
-            return self.frame * self.scale.values * self.inside
-        scales = self.frame @ self.scale.values
-        return jnp.einsum("ij,kji->ki" if scales.ndim == 2 else "kij,kji->ki", scales, self.inside)
+            return jnp.asarray(frame * scale * inside)
+        scales = frame @ scale
+        return jnp.asarray(np.einsum("ij,kji->ki" if scales.ndim == 2 else "kij,kji->ki", scales, inside))
 
 
 def _log_det(matrices: Array, full: bool) -> Array:
@@ -178,7 +180,7 @@ class AffineFamily(AbstractFamily):
         if self.per_shard:
             scale = np.broadcast_to(scale, (num_shards, *scale.shape))
         return Affine(
-            Free(jnp.zeros(dim)),
+            Free(jnp.asarray(np.zeros(dim))),
             Free(jnp.asarray(scale)),
             jnp.asarray(centre),
             jnp.asarray(frame),
