@@ -1,6 +1,7 @@
 """What a contestant gives, and what all of them are given alike."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -33,6 +34,12 @@ class Answer(NamedTuple):
 
 
 Contestant = Callable[[Contest], Iterator[Answer]]
+
+
+def path_of(folder: Path, contest: str, what: str) -> Path:
+    """Where an answer is kept, or what else there is of a contest; the ending is yet to come."""
+    words = ("".join(letter if letter.isalnum() else "-" for letter in name) for name in (contest, what))
+    return folder / "--".join(words)
 
 
 def rows_of(contest: Contest) -> dict[str, Any]:

@@ -79,7 +79,9 @@ SWEEP = {
 
 
 def _run(contest: str, contestant: str, said: Any) -> None:
-    path = ANSWERS / f"{_slug(contest)}--{_slug(contestant)}"
+    from answer import path_of
+
+    path = path_of(ANSWERS, contest, contestant)
     if path.with_suffix(".json").exists() and not said.again:
         return
     for ending in (".json", ".npz"):
@@ -134,10 +136,6 @@ def _error_of(stderr: str) -> str:
     """The line that names the error."""
     lines = [line for line in stderr.splitlines() if "Error" in line and not line.startswith(" ")]
     return (lines or stderr.strip().splitlines() or ["?"])[-1].removeprefix("NotImplementedError: ")
-
-
-def _slug(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
 def _child(contest: str, contestant: str, where: str) -> None:

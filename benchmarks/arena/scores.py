@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from answer import path_of
 
 from vcmc.diagnostics import convergence
 
@@ -56,21 +57,18 @@ def scores_of(folder: Path) -> Scores:
         about = json.loads(path.read_text())
         found.setdefault(about["contest"], {})[about["contestant"]] = Score(about)
     for contest, scores in found.items():
-        if "reference" not in scores or not _path(folder, contest, "reference").exists():
+        if "reference" not in scores or not _draws_file(folder, contest, "reference").exists():
             continue
-        exact, _ = _flat(_path(folder, contest, "reference"))
+        exact, _ = _flat(_draws_file(folder, contest, "reference"))
         for name, score in scores.items():
-            path = _path(folder, contest, name)
+            path = _draws_file(folder, contest, name)
             if path.exists():
                 scores[name] = _scored(score.about, *_flat(path), exact)
     return found
 
 
-def _path(folder: Path, contest: str, contestant: str) -> Path:
-    words = (
-        "".join(letter if letter.isalnum() else "-" for letter in name) for name in (contest, contestant)
-    )
-    return folder / f"{'--'.join(words)}.npz"
+def _draws_file(folder: Path, contest: str, contestant: str) -> Path:
+    return path_of(folder, contest, contestant).with_suffix(".npz")
 
 
 def _scored(about: dict[str, Any], draws: np.ndarray, ready: np.ndarray | None, exact: np.ndarray) -> Score:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from answer import Answer, Draws, named
+from answer import Answer, Draws, named, path_of
 from contests import Contest
 
 NUM_DRAWS = 1000  # of every shard, and of what is combined
@@ -79,7 +79,7 @@ def _slowest(tree: Any) -> float:
 
 def _shards_file(contest: Contest) -> Path:
     """Where draws of shards are kept, by which NumPyro's functions are given the same."""
-    return Path(os.environ["ARENA_ANSWERS"]) / f"{contest.name.replace('/', '-')}--shards"
+    return path_of(Path(os.environ["ARENA_ANSWERS"]), contest.name, "shards")
 
 
 def _keep(contest: Contest, tree: Any) -> None:
