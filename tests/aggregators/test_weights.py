@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from sklearn.covariance import OAS
 
 from vcmc.aggregators import Diagonal, Matrices, Precision
-from vcmc.aggregators.weights import FLOOR, _shrink, shrunk_covariances
+from vcmc.aggregators.weights import FLOOR, _amounts, shrunk_covariances
 
 
 def random_matrices(seed, num_shards, dim, scale):
@@ -140,7 +140,11 @@ def test_log_determinants():
 def test_shrinkage_is_oracle_approximating():
     draws = np.random.default_rng(1).normal(size=(30, 12)) * np.linspace(1, 4, 12)
     expected = OAS().fit(draws).covariance_
-    np.testing.assert_allclose(_shrink(np.cov(draws.T, ddof=0)[None], 30)[0][0], expected, rtol=1e-10)
+    covariance = np.cov(draws.T, ddof=0)
+    (amount,), (variance,) = _amounts(covariance[None], 30)
+    np.testing.assert_allclose(
+        (1 - amount) * covariance + amount * variance * np.eye(len(covariance)), expected, rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("num_draws", [10, 30, 300])

@@ -44,6 +44,21 @@ def test_gaussian_shards_become_their_product(num_shards, start, gaussian_shards
     assert found.values[-1] == pytest.approx(expected, abs=4 * found.errors[-1] + 2e-4)
 
 
+def test_few_draws_are_enough_where_the_target_is_gaussian(gaussian_shards):
+    """With the curvature known they say it all; a last batch of more would be a pass over the rows for nothing."""
+    shards = gaussian_shards(4, 3)
+    target = shards.target()
+    looked = []
+
+    class Counted(Target):
+        def __call__(self, points, only=None):
+            looked.append(len(points))
+            return super().__call__(points, only)
+
+    climb(shards, shards.draws(500), Counted(target.model, target.holding.partition, target.executor))
+    assert max(looked) == Newton().num_samples
+
+
 def test_a_scale_for_every_coordinate(gaussian_shards):
     """Diagonal covariances: nothing is lost by it."""
     shards = gaussian_shards(4, 3)

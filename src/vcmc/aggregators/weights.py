@@ -250,8 +250,13 @@ def means_and_covariances(
     """Means and covariances of the shards' draws, dividing by their number."""
     values = np.asarray(draws)
     means = values.mean(axis=1)
-    centred = values - means[:, None]
-    return means, centred.transpose(0, 2, 1) @ centred / centred.shape[1]
+    # shard by shard: then they stay in the cache, and BLAS sees that products are symmetric
+    covariances = [_squares(each - mean) / len(each) for each, mean in zip(values, means, strict=True)]
+    return means, np.stack(covariances)
+
+
+def _squares(values: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "dim dim"]:
+    return values.T @ values
 
 
 def shrunk_covariances(draws: Float[Array, "shard draw dim"]) -> Float[np.ndarray, "shard dim dim"]:
@@ -283,20 +288,21 @@ def shrinkage(
         return covariances, np.zeros(num_shards)
     pooled = covariances.mean(axis=0)
     scales = np.sqrt(np.diag(pooled))
-    correlation = _shrink(pooled[None] / np.outer(scales, scales), int(counts.sum()))[0][0]
-    root = scales[:, None] * np.linalg.cholesky(correlation)
-    inverse = np.linalg.inv(root)
-    white, amounts = _shrink(inverse @ covariances @ inverse.T, counts)
-    return root @ white @ root.T, amounts
+    correlation = pooled / np.outer(scales, scales)
+    amount, _ = _amounts(correlation[None], int(counts.sum()))
+    pooled = (1 - amount[0]) * pooled + amount[0] * np.diag(scales**2)
+    inverse = np.linalg.inv(np.linalg.cholesky(pooled))
+    amounts, variances = _amounts(inverse @ covariances @ inverse.T, counts[:, 0, 0])
+    shares = amounts[:, None, None]
+    return (1 - shares) * covariances + shares * variances[:, None, None] * pooled, amounts
 
 
-def _shrink(
-    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, "shard 1 1"]
-) -> tuple[Float[np.ndarray, "shard dim dim"], Float[np.ndarray, " shard"]]:
-    """Oracle approximating shrinkage towards multiples of the identity, and its amounts."""
+def _amounts(
+    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, " shard"]
+) -> tuple[Float[np.ndarray, " shard"], Float[np.ndarray, " shard"]]:
+    """Amounts of oracle approximating shrinkage towards multiples of the identity, and those multiples."""
     dim = covariances.shape[1]
-    variances = np.trace(covariances, axis1=1, axis2=2)[:, None, None] / dim
-    squares = np.mean(covariances**2, axis=(1, 2), keepdims=True)
+    variances = np.trace(covariances, axis1=1, axis2=2) / dim
+    squares = np.einsum("kij,kij->k", covariances, covariances) / dim**2
     excesses = np.maximum(squares - variances**2 / dim, 1e-300)
-    amounts = np.minimum((squares + variances**2) / ((num_draws + 1) * excesses), 1.0)
-    return (1 - amounts) * covariances + amounts * variances * np.eye(dim), amounts[:, 0, 0]
+    return np.minimum((squares + variances**2) / ((num_draws + 1) * excesses), 1.0), variances

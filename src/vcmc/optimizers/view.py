@@ -207,10 +207,13 @@ class View:
         return float(np.sqrt(np.mean(inside**2)))
 
     def enough(self, here: Place, curvature: Matrix | None, chosen: np.ndarray) -> int:
-        """How many draws make the noise of a step small beside the draws' own Monte Carlo error."""
+        """How many draws make the noise of a step small beside the draws' own Monte Carlo error: where that is clear, no more than there are."""
         residuals = self.scaled(here.scale, self.residuals(here, curvature, chosen))
         share = min(1.0, MORE * float(np.mean(residuals.var(axis=0))))
-        return min(len(self.white), max(MORE * len(chosen), int(share * len(self.white))))
+        needed = int(share * len(self.white))
+        if MORE * needed <= len(chosen):
+            return len(chosen)
+        return min(len(self.white), max(MORE * len(chosen), needed))
 
     def summit(self, shift: Vector, draws: Float[np.ndarray, "draw dim"]) -> Vector:
         """The highest point that a climb finds from a shift, or from the best of the shards' means and some draws."""
