@@ -3,6 +3,7 @@
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from contestants import CONTESTANTS
@@ -33,6 +34,10 @@ def write_page(folder: Path, where: Path) -> None:
         "`worst` is the largest error of a mean. Seconds contain compiling. What each contestant does is said in `benchmarks/arena/contestants.py` and beside it.",
         "",
         *_findings(scores),
+        "![Errors of means against seconds, a panel for each problem](arena/arena.png)",
+        "",
+        f"Below and left is better; triangles are beyond {MOST_SDS:g} sds.",
+        "",
     ]
     for contest in contests:
         lines += _section(contest, scores[contest])
@@ -184,33 +189,88 @@ def _notes(path: Path) -> list[str]:
     return [path.read_text()] if path.exists() else []
 
 
+MOST_SDS = 3.0  # errors beyond are drawn here, as if they were no larger
+
+
 def _picture(scores: Scores, path: Path) -> None:
     """Error of means against seconds, a panel for each contest."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullLocator
 
-    figure = Figure(figsize=(16, 8), layout="constrained")
+    figure = Figure(figsize=(16, 9), layout="constrained")
     panels = list(figure.subplots(2, 4).flat)
     for axes in panels[len(scores) :]:
         axes.set_visible(False)
+    shown = []
     for axes, (contest, here) in zip(panels, scores.items(), strict=False):
-        for name, score in here.items():
-            if name == "reference" or not np.isfinite(score.mean):
-                continue
-            ours = name.startswith("vcmc")
-            axes.plot(score.seconds, score.mean, "o", color="tab:blue" if ours else "0.5")
-            axes.annotate(
-                name,
-                (score.seconds, score.mean),
-                xytext=(4, 3),
-                textcoords="offset points",
-                fontsize=8,
-                color="tab:blue" if ours else "0.2",
-            )
+        there = {
+            name: score for name, score in here.items() if name != "reference" and np.isfinite(score.mean)
+        }
+        for name, score in there.items():
+            beyond = score.mean > MOST_SDS
+            colour = "tab:blue" if name.startswith("vcmc") else "0.5"
+            axes.plot(score.seconds, min(score.mean, MOST_SDS), "^" if beyond else "o", color=colour)
         axes.axhline(GOAL, color="tab:red", linewidth=0.7, linestyle="--")
         axes.set(title=contest, xscale="log", yscale="log", xlabel="seconds", ylabel="means off by, sds")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_locator(NullLocator())
+        low, high = axes.get_xlim()
+        axes.set_xlim(low / (high / low) ** 0.1, high * (high / low) ** 0.6)  # room for names
+        low, high = axes.get_ylim()
+        axes.set_ylim(low / (high / low) ** 0.1, high)
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = axis.get_view_interval()
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1, 3)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_locator(NullLocator())
+        shown.append((axes, there))
+    figure.draw_without_rendering()  # now places are known
+    figure.set_layout_engine("none")
+    for axes, there in shown:
+        _label(axes, there)
     figure.savefig(path, dpi=90)
+
+
+LINE, LETTER = 11.0, 4.6  # points: height and width of what is written
+LINK = {"arrowstyle": "-", "linewidth": 0.5, "color": "0.6", "shrinkA": 0}
+
+
+def _label(axes: Any, scores: dict[str, Score]) -> None:
+    """Names beside their points, to the right or left, each as near as it can be without touching another name or point."""
+    unit = axes.figure.dpi / 72
+    places = {
+        name: axes.transData.transform((score.seconds, min(score.mean, MOST_SDS))) / unit
+        for name, score in scores.items()
+    }
+    edge, bottom = axes.bbox.x0 / unit, axes.bbox.y0 / unit + LINE
+    taken = [(across - 3, across + 3, up) for across, up in places.values()]  # left, right, height
+    for name, (across, up) in sorted(places.items(), key=lambda each: each[1][1]):
+        width = LETTER * len(name)
+        tried = (
+            (start, height)
+            for away in range(20)
+            for start in (across + 8, across - 8 - width)
+            for height in (up + away * LINE / 2, up - away * LINE / 2)
+        )
+        start, height = next(
+            (start, height)
+            for start, height in tried
+            if start > edge
+            and height > bottom
+            and not any(
+                start < right and left < start + width and abs(height - middle) < LINE
+                for left, right, middle in taken
+            )
+        )
+        taken.append((start, start + width, height))
+        near = abs(height - up) < LINE
+        axes.annotate(
+            name,
+            (scores[name].seconds, min(scores[name].mean, MOST_SDS)),
+            xytext=(start - across if start > across else -8, height - up),
+            textcoords="offset points",
+            ha="left" if start > across else "right",
+            va="center",
+            fontsize=8,
+            color="tab:blue" if name.startswith("vcmc") else "0.2",
+            arrowprops=None if near else LINK | {"relpos": (0.0 if start > across else 1.0, 0.5)},
+        )
