@@ -29,17 +29,19 @@ def svi_diagonal(contest: Contest) -> Iterator[Answer]:
 def _svi(contest: Contest, guide_of: Any, remark: str) -> Iterator[Answer]:
     """Adam's rate falls as a power from 0.01 to a millionth, which suits wide and narrow coordinates alike: a cosine stays where it is too large for too long.
 
-    Scales begin about where they belong; from NumPyro's 0.1, those of 300 coefficients do not get there.
+    Scales begin about where they belong; from NumPyro's 0.1, those of 300 coefficients do not get there. So do means, unless rows are many, where any
+    start will do: from NumPyro's random points, those of a mixture stay where two components are one.
     """
     import optax
-    from numpyro.infer import SVI, Trace_ELBO
+    from numpyro.infer import SVI, Trace_ELBO, init_to_uniform
 
     width = sum(array.size for array in contest.rows.values()) // contest.num_rows
     is_batched = contest.num_rows > 20_000
     batch = min(contest.num_rows // 5, 1_000_000 // width) if is_batched else contest.num_rows
     num_steps = 50_000 if contest.is_large else 20_000
     begin = time.perf_counter()
-    guide = guide_of(contest.model, init_scale=contest.num_rows**-0.5)
+    start = init_to_uniform if contest.is_large else _at_the_mode(contest)
+    guide = guide_of(contest.model, init_loc_fn=start, init_scale=contest.num_rows**-0.5)
     rate = optax.exponential_decay(1e-2, num_steps, 1e-4)
     adam = numpyro.optim.optax_to_numpyro(optax.adam(rate))
     svi = SVI(_some_rows(contest, batch) if is_batched else contest.model, guide, adam, Trace_ELBO())
@@ -68,18 +70,25 @@ def _some_rows(contest: Contest, batch: int) -> Callable[..., None]:
 
 def laplace(contest: Contest) -> Iterator[Answer]:
     """NumPyro's AutoLaplaceApproximation, by its BFGS on all rows, which begins at the mode that SciPy's L-BFGS finds: from elsewhere it stops far away where rows are many."""
-    from numpyro.infer import SVI, Trace_ELBO, init_to_value
+    from numpyro.infer import SVI, Trace_ELBO
     from numpyro.infer.autoguide import AutoLaplaceApproximation
 
     begin = time.perf_counter()
     rows = rows_of(contest)
-    density = of_numpyro(contest)
-    mode = {name: values[0] for name, values in density.params(mode_of(density)[None]).items()}
-    guide = AutoLaplaceApproximation(contest.model, init_loc_fn=init_to_value(values=mode))
+    guide = AutoLaplaceApproximation(contest.model, init_loc_fn=_at_the_mode(contest))
     svi = SVI(contest.model, guide, numpyro.optim.Minimize(), Trace_ELBO())
     found = svi.run(jax.random.key(0), 1, **rows, progress_bar=False)
     draws = guide.sample_posterior(jax.random.key(1), found.params, *(), sample_shape=(4000,), **rows)
     yield Answer(named(draws), time.perf_counter() - begin)
+
+
+def _at_the_mode(contest: Contest) -> Any:
+    """What begins a guide at the mode that SciPy's L-BFGS finds."""
+    from numpyro.infer import init_to_value
+
+    density = of_numpyro(contest)
+    mode = {name: values[0] for name, values in density.params(mode_of(density)[None]).items()}
+    return init_to_value(values=mode)
 
 
 def pathfinder(contest: Contest) -> Iterator[Answer]:
