@@ -192,6 +192,14 @@ def _notes(path: Path) -> list[str]:
 MOST_SDS = 3.0  # errors beyond are drawn here, as if they were no larger
 
 
+def _place(score: Score) -> tuple[float, float]:
+    return score.seconds, min(score.mean, MOST_SDS)
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith("vcmc")
+
+
 def _picture(scores: Scores, path: Path) -> None:
     """Error of means against seconds, a panel for each contest."""
     from matplotlib.figure import Figure
@@ -207,9 +215,8 @@ def _picture(scores: Scores, path: Path) -> None:
             name: score for name, score in here.items() if name != "reference" and np.isfinite(score.mean)
         }
         for name, score in there.items():
-            beyond = score.mean > MOST_SDS
-            colour = "tab:blue" if name.startswith("vcmc") else "0.5"
-            axes.plot(score.seconds, min(score.mean, MOST_SDS), "^" if beyond else "o", color=colour)
+            marker = "^" if score.mean > MOST_SDS else "o"
+            axes.plot(*_place(score), marker, color="tab:blue" if _is_ours(name) else "0.5")
         axes.axhline(GOAL, color="tab:red", linewidth=0.7, linestyle="--")
         axes.set(title=contest, xscale="log", yscale="log", xlabel="seconds", ylabel="means off by, sds")
         axes.spines[["top", "right"]].set_visible(False)
@@ -237,10 +244,7 @@ LINK = {"arrowstyle": "-", "linewidth": 0.5, "color": "0.6", "shrinkA": 0}
 def _label(axes: Any, scores: dict[str, Score]) -> None:
     """Names beside their points, to the right or left, each as near as it can be without touching another name or point."""
     unit = axes.figure.dpi / 72
-    places = {
-        name: axes.transData.transform((score.seconds, min(score.mean, MOST_SDS))) / unit
-        for name, score in scores.items()
-    }
+    places = {name: axes.transData.transform(_place(score)) / unit for name, score in scores.items()}
     edge, bottom = axes.bbox.x0 / unit, axes.bbox.y0 / unit + LINE
     taken = [(across - 3, across + 3, up) for across, up in places.values()]  # left, right, height
     for name, (across, up) in sorted(places.items(), key=lambda each: each[1][1]):
@@ -251,7 +255,7 @@ def _label(axes: Any, scores: dict[str, Score]) -> None:
             for start in (across + 8, across - 8 - width)
             for height in (up + away * LINE / 2, up - away * LINE / 2)
         )
-        start, height = next(
+        free = (
             (start, height)
             for start, height in tried
             if start > edge
@@ -261,16 +265,17 @@ def _label(axes: Any, scores: dict[str, Score]) -> None:
                 for left, right, middle in taken
             )
         )
+        start, height = next(free, (across + 8, up))
         taken.append((start, start + width, height))
         near = abs(height - up) < LINE
         axes.annotate(
             name,
-            (scores[name].seconds, min(scores[name].mean, MOST_SDS)),
+            _place(scores[name]),
             xytext=(start - across if start > across else -8, height - up),
             textcoords="offset points",
             ha="left" if start > across else "right",
             va="center",
             fontsize=8,
-            color="tab:blue" if name.startswith("vcmc") else "0.2",
+            color="tab:blue" if _is_ours(name) else "0.2",
             arrowprops=None if near else LINK | {"relpos": (0.0 if start > across else 1.0, 0.5)},
         )

@@ -8,6 +8,7 @@ Weights stay above a small share of the uniform weight, as the log of a weight m
 """
 
 import abc
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -245,18 +246,18 @@ class Precision(AbstractStart):
 
 
 def means_and_covariances(
-    draws: Float[Array, "shard draw dim"],
+    shards: Float[Array, "shard draw dim"] | Iterable[Float[np.ndarray, "draw dim"]],
 ) -> tuple[Float[np.ndarray, "shard dim"], Float[np.ndarray, "shard dim dim"]]:
-    """Means and covariances of the shards' draws, dividing by their number."""
-    values = np.asarray(draws)
-    means = values.mean(axis=1)
-    # shard by shard: then they stay in the cache, and BLAS sees that products are symmetric
-    covariances = [_squares(each - mean) / len(each) for each, mean in zip(values, means, strict=True)]
-    return means, np.stack(covariances)
-
-
-def _squares(values: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "dim dim"]:
-    return values.T @ values
+    """Means and covariances of the shards' draws, dividing by their number; one shard is looked at after the other."""
+    means, covariances = [], []
+    room = np.empty((0, 0))  # for all shards: new memory takes as long as the work
+    for draws in np.asarray(shards) if isinstance(shards, jax.Array) else shards:
+        if len(draws) > len(room):
+            room = np.empty_like(draws)
+        means.append(draws.mean(axis=0))
+        centred = np.subtract(draws, means[-1], out=room[: len(draws)])
+        covariances.append(centred.T @ centred / len(draws))
+    return np.stack(means), np.stack(covariances)
 
 
 def shrunk_covariances(draws: Float[Array, "shard draw dim"]) -> Float[np.ndarray, "shard dim dim"]:

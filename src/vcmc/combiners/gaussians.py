@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..aggregators.weights import shrinkage
+from ..aggregators.weights import means_and_covariances, shrinkage
 from .base import Subposteriors
 
 
@@ -35,16 +35,8 @@ class Gaussians(NamedTuple):
     @classmethod
     def of(cls, shards: Subposteriors) -> "Gaussians":
         """Means and covariances of the shards' draws; covariances are shrunk towards what the shards have in common."""
-        num_shards, dim = shards.num_shards, shards.space.dim
-        means, covariances = np.empty((num_shards, dim)), np.empty((num_shards, dim, dim))
         counts = np.array(shards.counts)
-        room = np.empty(
-            (shards.num_draws, dim)
-        )  # for one shard after the other: new memory takes as long as the work
-        for shard, draws in enumerate(shards):
-            means[shard] = draws.mean(axis=0)
-            centred = np.subtract(draws, means[shard], out=room[: len(draws)])
-            covariances[shard] = centred.T @ centred / len(draws)
+        means, covariances = means_and_covariances(shards)
         shrunk, amounts = shrinkage(covariances, counts)
         return cls(means, shrunk, counts, amounts)
 
