@@ -29,7 +29,7 @@ from vcmc.combiners import (
     Variational,
     Weierstrass,
 )
-from vcmc.comparison import Comparison
+from vcmc.results.comparison import Comparison
 
 MENU = [
     Average(),

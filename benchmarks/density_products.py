@@ -34,7 +34,9 @@ def gaussian_product(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of the product of Gaussians."""
     precisions = [np.linalg.inv(np.cov(own.T)) for own in draws]
     covariance = np.linalg.inv(sum(precisions))
-    weighted = sum(precision @ own.mean(axis=0) for own, precision in zip(draws, precisions, strict=True))
+    weighted = sum(
+        precision @ own.mean(axis=0) for own, precision in zip(draws, precisions, strict=True)
+    )
     return covariance @ weighted, covariance
 
 
@@ -121,7 +123,8 @@ def semiparametric_as_printed(draws: np.ndarray) -> np.ndarray:
             gain = (
                 extras[shard, other]
                 - extras[shard, now]
-                - (squares[shard, other] - squares[shard, now] - (new - norm) / num_shards) / (2 * square)
+                - (squares[shard, other] - squares[shard, now] - (new - norm) / num_shards)
+                / (2 * square)
                 + new_gaussian
                 - gaussian
             )

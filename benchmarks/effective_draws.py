@@ -27,13 +27,15 @@ import vcmc  # noqa: E402
 from vcmc.executors import Local  # noqa: E402
 from vcmc.model import Subposterior  # noqa: E402
 from vcmc.samplers import BLOCK, AbstractSampler  # noqa: E402
-from vcmc.start import common_start, starts_of  # noqa: E402
+from vcmc.samplers.start import common_start, starts_of  # noqa: E402
 from vcmc.target import Target  # noqa: E402
 
 COMPILING = [0.0]
 jax.monitoring.register_event_duration_secs_listener(
     lambda event, seconds, **_: COMPILING.__setitem__(
-        0, COMPILING[0] + (seconds if "compile" in event or "trace" in event or "lower" in event else 0.0)
+        0,
+        COMPILING[0]
+        + (seconds if "compile" in event or "trace" in event or "lower" in event else 0.0),
     )
 )
 
@@ -62,7 +64,9 @@ def ours(model: vcmc.Model, rows: dict, sampler: AbstractSampler, num_draws: int
     starts = starts_of(density, jax.random.key(0))
     common_start(target, starts)
     sampler.prepare(density, starts[0])
-    compiling = time.perf_counter() - begin  # the first start is compiled here, and done again below
+    compiling = (
+        time.perf_counter() - begin
+    )  # the first start is compiled here, and done again below
     begin = time.perf_counter()
     start = common_start(target, starts)
 
@@ -94,7 +98,9 @@ def theirs(
     model: Callable, rows: dict, name: str, num_warmup: int, num_draws: int, start: Any = None
 ) -> Rate:
     init = (
-        numpyro.infer.init_to_uniform if start is None else numpyro.infer.init_to_value(values={name: start})
+        numpyro.infer.init_to_uniform
+        if start is None
+        else numpyro.infer.init_to_value(values={name: start})
     )
     kernel = numpyro.infer.NUTS(model, init_strategy=init)
     mcmc = numpyro.infer.MCMC(
@@ -113,10 +119,16 @@ def theirs(
         return time.perf_counter() - begin - compiling, compiling
 
     warmup, first = timed(
-        lambda: (mcmc.warmup(jax.random.key(0), **rows), jax.block_until_ready(mcmc.post_warmup_state))
+        lambda: (
+            mcmc.warmup(jax.random.key(0), **rows),
+            jax.block_until_ready(mcmc.post_warmup_state),
+        )
     )
     draws, second = timed(
-        lambda: (mcmc.run(jax.random.key(1), **rows), jax.block_until_ready(mcmc.get_samples()[name]))
+        lambda: (
+            mcmc.run(jax.random.key(1), **rows),
+            jax.block_until_ready(mcmc.get_samples()[name]),
+        )
     )
     kept = np.asarray(mcmc.get_samples(group_by_chain=True)[name])
     return Rate(least(kept.reshape(*kept.shape[:2], -1)), warmup, draws, first + second)
@@ -136,7 +148,9 @@ def logistic_model(x: np.ndarray, y: np.ndarray) -> None:
 def mixture_model(x: np.ndarray) -> None:
     centres = numpyro.sample("centres", dist.Normal(0, 2).expand([8, 8]).to_event(2))
     component = dist.Normal(centres, 1.0).to_event(1)
-    numpyro.sample("x", dist.MixtureSameFamily(dist.Categorical(probs=jnp.ones(8) / 8), component), obs=x)
+    numpyro.sample(
+        "x", dist.MixtureSameFamily(dist.Categorical(probs=jnp.ones(8) / 8), component), obs=x
+    )
 
 
 def report(name: str, our: Rate, their: Rate) -> None:
@@ -146,7 +160,9 @@ def report(name: str, our: Rate, their: Rate) -> None:
             f"{rate.effective / rate.draws:10.1f} {rate.effective / (rate.warmup + rate.draws):12.1f}"
         )
     ratio = (our.effective / our.draws) / (their.effective / their.draws)
-    whole = (our.effective / (our.warmup + our.draws)) / (their.effective / (their.warmup + their.draws))
+    whole = (our.effective / (our.warmup + our.draws)) / (
+        their.effective / (their.warmup + their.draws)
+    )
     say(f"{'':36s} {'ratio':13s} {'':35s} {ratio:11.1f} {whole:12.1f}")
 
 
@@ -157,7 +173,9 @@ def regression(dim: int, num_rows: int, kind: type, correlation: float = 0.0) ->
     x = generator.normal(size=(num_rows, dim))
     for column in range(1, dim):
         x[:, column] = correlation * x[:, column - 1] + (1 - correlation**2) ** 0.5 * x[:, column]
-    probability = np.exp(model.log_likelihood({"beta": jnp.asarray(beta)}, {"x": x, "y": np.ones(num_rows)}))
+    probability = np.exp(
+        model.log_likelihood({"beta": jnp.asarray(beta)}, {"x": x, "y": np.ones(num_rows)})
+    )
     return model, {"x": x, "y": (generator.random(num_rows) < probability).astype(float)}
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from timing import say
 
 import vcmc
+from vcmc.data.cache import ShardCache, Task
 from vcmc.executors import AbstractExecutor, Dask, Local, Processes, Ray
-from vcmc.holding import Holding, Task
-from vcmc.progress import Bars
-from vcmc.sampling import Plan, sample_shards
+from vcmc.inference.sampling import Plan, sample_shards
+from vcmc.progress import ProgressDisplay
 from vcmc.target import Target
 
 NUM_SHARDS, ROWS_OF_A_SHARD, DIM = 20, 5000, 300
@@ -59,9 +59,11 @@ EXECUTORS: dict[str, Callable[[], Any]] = {
 }
 
 
-def no_work(holding: Holding, task: Task, advance: Callable[[int], None], points: np.ndarray) -> Any:
+def no_work(
+    shard_cache: ShardCache, task: Task, advance: Callable[[int], None], points: np.ndarray
+) -> Any:
     """What an evaluation at one point returns, without evaluating."""
-    del holding, task, advance
+    del shard_cache, task, advance
     return np.zeros(len(points)), np.zeros(points.shape)
 
 
@@ -83,7 +85,7 @@ def rounds() -> None:
             first = time.perf_counter() - begin
             tasks = [Task((shard,)) for shard in range(NUM_SHARDS)]
             work = partial(no_work, points=np.zeros((1, DIM)))
-            idle = _milliseconds(lambda: list(executor.map(work, tasks, target.holding)))  # noqa: B023
+            idle = _milliseconds(lambda: list(executor.map(work, tasks, target.shard_cache)))  # noqa: B023
             busy = _milliseconds(lambda: target(point), 50)  # noqa: B023
         say(f"| {name} | {first:.1f} | {idle:.2f} | {busy:.1f} |")
 
@@ -106,7 +108,7 @@ def sampling() -> None:
     say("|---|---|---|---|---|")
     model = vcmc.models.Logistic(50)
     partition = vcmc.split(model.simulate(0, 80_000).rows, 16)
-    holding = Holding(model, partition)
+    shard_cache = ShardCache(model, partition)
     seconds: dict[str, list[float]] = {}
     with Processes(1) as one, Processes(2) as two:
         executors: dict[str, AbstractExecutor] = {
@@ -115,28 +117,28 @@ def sampling() -> None:
             "Local()": Local(),
         }
         for executor in executors.values():
-            _sample(executor, holding, 50)
+            _sample(executor, shard_cache, 50)
         for _ in range(3):  # in turns
             for name, executor in executors.items():
-                seconds.setdefault(name, []).append(_sample(executor, holding, 400))
+                seconds.setdefault(name, []).append(_sample(executor, shard_cache, 400))
     base = statistics.median(seconds["Processes(1)"])
     for name, each in seconds.items():
         shown = " | ".join(f"{value:.2f}" for value in each)
         say(f"| {name} | {shown} | {base / statistics.median(each):.2f} |")
 
 
-def _sample(executor: AbstractExecutor, holding: Holding, num_draws: int) -> float:
+def _sample(executor: AbstractExecutor, shard_cache: ShardCache, num_draws: int) -> float:
     plan = Plan(
         vcmc.samplers.NUTS(num_warmup=200),
         np.zeros(50),
         np.asarray(jax.random.key_data(jax.random.key(0))),
         num_draws,
         1,
-        1 / holding.num_shards,
+        1 / shard_cache.num_shards,
         1.0,
     )
     begin = time.perf_counter()
-    sample_shards(executor, holding, plan, Bars(False).stage("sample", None))
+    sample_shards(executor, shard_cache, plan, ProgressDisplay(False).stage("sample", None))
     return time.perf_counter() - begin
 
 
@@ -145,7 +147,9 @@ def overlapping() -> None:
     say(
         "## Overlap: probit regression, 40 shards of 2 500 x 100, two processes; seconds of a second run, everything compiled"
     )
-    say("| | whole run | from the last draw to the weights | iterations | largest estimated error, sds |")
+    say(
+        "| | whole run | from the last draw to the weights | iterations | largest estimated error, sds |"
+    )
     say("|---|---|---|---|---|")
     model = vcmc.models.Probit(100)
     rows = model.simulate(0, 100_000, {"beta": np.random.default_rng(0).normal(size=100) / 10}).rows

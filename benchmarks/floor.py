@@ -32,12 +32,12 @@ from timing import say
 import vcmc
 from vcmc.aggregators import BlockFamily
 from vcmc.combiners import AbstractCombiner, Average, Consensus, Variational
+from vcmc.data.params import to_params, to_points
 from vcmc.diagnostics.convergence import rhat
-from vcmc.result import to_params, to_points
-from vcmc.start import common_start, starts_of
-from vcmc.stein import symmetric
+from vcmc.linalg.stein import symmetric
+from vcmc.samplers.start import common_start, starts_of
+from vcmc.space import Point
 from vcmc.target import Target
-from vcmc.typing import Point
 
 METHODS: dict[str, AbstractCombiner] = {
     "consensus": Consensus(),
@@ -53,8 +53,12 @@ KEPT = 4  # draws of a reference chain that are kept, in units of num_draws: lon
 GOOD_RHAT = 1.01
 NUM_JUDGED = 20  # draws of a shard whose log density is compared with that of the truth
 MAX_REFINED = 100  # coordinates, above which chains take minutes on two cores
-MAX_CURVED = 1000  # coordinates, above which the curvature of a Laplace approximation takes too long
-LARGEST = 2**30  # bytes of the shards' covariances, above which they do not fit into memory several times
+MAX_CURVED = (
+    1000  # coordinates, above which the curvature of a Laplace approximation takes too long
+)
+LARGEST = (
+    2**30
+)  # bytes of the shards' covariances, above which they do not fit into memory several times
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,9 @@ class Report:
                 for e in sound
             ]
             noise = np.array([each.noise for each in self.estimates])
-            clear = np.fmax(np.abs(true), np.abs(found)) > 3 * noise  # others are as good as the reference
+            clear = (
+                np.fmax(np.abs(true), np.abs(found)) > 3 * noise
+            )  # others are as good as the reference
             if len(covered) > 2:
                 ranks = [
                     spearmanr(np.abs(true[part]), np.abs(found[part])).statistic
@@ -176,7 +182,9 @@ class Report:
 
 
 def _line(entry: Entry) -> str:
-    numbers = [f"{value:.3g}" for value in entry.errors] if entry.errors else ["–"] * len(Errors._fields)
+    numbers = (
+        [f"{value:.3g}" for value in entry.errors] if entry.errors else ["–"] * len(Errors._fields)
+    )
     cells = [entry.problem, entry.num_shards, entry.method, *numbers, f"{entry.seconds:.2f}"]
     return f"| {' | '.join(cells)} |"
 
@@ -188,7 +196,10 @@ def kept(problem: Problem, name: str, make: Callable[[], Sample]) -> Sample:
         sample = make()
         CACHE.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".unfinished.npz")
-        arrays: Any = sample.draws | {"seconds": sample.seconds, "notes": np.array(sample.notes, str)}
+        arrays: Any = sample.draws | {
+            "seconds": sample.seconds,
+            "notes": np.array(sample.notes, str),
+        }
         np.savez(unfinished, **arrays)
         unfinished.rename(path)
         return sample
@@ -255,12 +266,16 @@ def laplace(problem: Problem) -> Sample:
         starts = starts_of(density, key)
         mode = common_start(target, starts)
         curvature = _curvature(target, mode)
-        closer = mode + jnp.linalg.solve(curvature, target(mode[None])[1][0])  # a start need not be the mode
+        closer = mode + jnp.linalg.solve(
+            curvature, target(mode[None])[1][0]
+        )  # a start need not be the mode
         low, high = target(jnp.stack([mode, closer]))[0]
         if high > low:
             mode, curvature = closer, _curvature(target, closer)
         values, vectors = np.linalg.eigh(curvature)
-        notes = [] if values[0] > 0 else [f"{np.sum(values <= 0)} directions do not curve downwards"]
+        notes = (
+            [] if values[0] > 0 else [f"{np.sum(values <= 0)} directions do not curve downwards"]
+        )
         root = vectors / np.sqrt(np.maximum(values, 1e-10 * values[-1]))
         noise = np.random.default_rng(0).normal(size=(problem.num_draws, len(mode)))
         draws = to_params(model.space, mode + jnp.asarray(noise @ root.T))
@@ -270,14 +285,19 @@ def laplace(problem: Problem) -> Sample:
 
 
 def _curvature(target: Target, point: Point) -> np.ndarray:
-    return symmetric(lambda directions: -np.asarray(target.bend(point, jnp.asarray(directions))), point.size)
+    return symmetric(
+        lambda directions: -np.asarray(target.hessian_products(point, jnp.asarray(directions))),
+        point.size,
+    )
 
 
 def _target(problem: Problem, partition: vcmc.Partition) -> Target:
     return Target.fitted(problem.model, partition, vcmc.executors.Local())
 
 
-def lost_shards(problem: Problem, partition: vcmc.Partition, draws: dict[str, np.ndarray]) -> list[int]:
+def lost_shards(
+    problem: Problem, partition: vcmc.Partition, draws: dict[str, np.ndarray]
+) -> list[int]:
     """Shards whose draws have a far lower log density than the truth has: they sit in a wrong mode."""
     if problem.truth is None:
         return []
@@ -286,7 +306,7 @@ def lost_shards(problem: Problem, partition: vcmc.Partition, draws: dict[str, np
     lost = []
     target = _target(problem, partition)
     for shard in range(target.num_shards):
-        density = target.holding.density(shard)
+        density = target.shard_cache.density(shard)
         chosen = np.linspace(0, problem.num_draws - 1, NUM_JUDGED).round().astype(int)
         points = to_points(space, {name: draws[name][shard, chosen] for name in space})
         log_densities = vcmc.model.evaluate(density, jnp.concatenate([truth, points]))[0]
@@ -299,7 +319,9 @@ def lost_shards(problem: Problem, partition: vcmc.Partition, draws: dict[str, np
 
 def summary(values: Float[np.ndarray, "draw quantity"]) -> Summary:
     """Means, standard deviations and quantiles of all test functions."""
-    return Summary(values.mean(axis=0), values.std(axis=0, ddof=1), np.quantile(values, [0.05, 0.95], axis=0))
+    return Summary(
+        values.mean(axis=0), values.std(axis=0, ddof=1), np.quantile(values, [0.05, 0.95], axis=0)
+    )
 
 
 def errors(found: Summary, exact: Summary, unit: Float[np.ndarray, " quantity"]) -> Errors:
@@ -381,9 +403,9 @@ def self_estimates(
         draws = posterior[name]
         order = _labels(problem, name, draws.mean(axis=0), centre)
         draws = draws[:, order] if len(order) else draws
-        ess = vcmc.diagnostics.convergence.ess(exact.reshape(1, len(REFERENCE_SEEDS), -1, *exact.shape[1:]))[
-            0
-        ]
+        ess = vcmc.diagnostics.convergence.ess(
+            exact.reshape(1, len(REFERENCE_SEEDS), -1, *exact.shape[1:])
+        )[0]
         for index in np.ndindex(centre.shape):
             if not spread[index] > 0 or (len(index) == 2 and index[0] > index[1]):
                 continue  # a constant, or the same number again
@@ -422,13 +444,19 @@ def _labels(problem: Problem, name: str, found: np.ndarray, exact: np.ndarray) -
 
 
 def judge_methods(
-    problem: Problem, num_shards: int, methods: dict[str, AbstractCombiner], exact: Summary, report: Report
+    problem: Problem,
+    num_shards: int,
+    methods: dict[str, AbstractCombiner],
+    exact: Summary,
+    report: Report,
 ) -> None:
     """The rows of all methods on the draws of so many shards."""
     partition = vcmc.split(problem.rows, num_shards, seed=SHARD_SEED)
     where = f"{problem.name}, {num_shards} shards"
     chains = [serial_chain(problem, seed, problem.stretch).draws for seed in REFERENCE_SEEDS]
-    reference = {name: np.concatenate([chain[name] for chain in chains]) for name in problem.model.space}
+    reference = {
+        name: np.concatenate([chain[name] for chain in chains]) for name in problem.model.space
+    }
     try:
         sample = shard_draws(problem, partition)
     except Exception as error:
@@ -439,7 +467,9 @@ def judge_methods(
         report.remark(f"{where}: {len(lost)} shards sit in a wrong mode.")
     for name, combiner in methods.items():
         if _too_large(combiner, num_shards, problem.model.space.dim):
-            report.remark(f"{where}, {name}: left out, covariances of the shards do not fit into memory.")
+            report.remark(
+                f"{where}, {name}: left out, covariances of the shards do not fit into memory."
+            )
             continue
         begin = time.perf_counter()
         try:
@@ -465,7 +495,11 @@ def judge_methods(
 
 
 def _too_large(combiner: AbstractCombiner, num_shards: int, dim: int) -> bool:
-    return isinstance(combiner, Consensus) and not combiner.diagonal and 8 * num_shards * dim**2 > LARGEST
+    return (
+        isinstance(combiner, Consensus)
+        and not combiner.diagonal
+        and 8 * num_shards * dim**2 > LARGEST
+    )
 
 
 def _names(text: str) -> list[str]:
@@ -476,12 +510,20 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--problems", type=_names, default=list(PROBLEMS), help="names, with commas")
     parser.add_argument(
-        "--shards", type=_names, default=["5", "25", "100"], help="numbers, with commas; may be empty"
+        "--problems", type=_names, default=list(PROBLEMS), help="names, with commas"
     )
     parser.add_argument(
-        "--methods", type=_names, default=list(METHODS), help="names, with commas; empty: sample only"
+        "--shards",
+        type=_names,
+        default=["5", "25", "100"],
+        help="numbers, with commas; may be empty",
+    )
+    parser.add_argument(
+        "--methods",
+        type=_names,
+        default=list(METHODS),
+        help="names, with commas; empty: sample only",
     )
     parser.add_argument("--output", type=Path, help="a file to write the table to")
     chosen = parser.parse_args()
@@ -489,7 +531,9 @@ if __name__ == "__main__":
         parser.error(
             f"there is no {sorted(unknown)}: problems are {list(PROBLEMS)}, methods {list(METHODS)}."
         )
-    warnings.simplefilter("ignore", vcmc.DoubtfulWarning)  # they are in the trees, and so in the remarks
+    warnings.simplefilter(
+        "ignore", vcmc.DoubtfulWarning
+    )  # they are in the trees, and so in the remarks
     made = Report(chosen.output)
     for name in chosen.problems:
         problem = PROBLEMS[name]()

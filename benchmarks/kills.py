@@ -36,7 +36,9 @@ def command(folder: Path, cache: Path) -> list[str]:
 
 
 def children(pid: int) -> list[int]:
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout
+    found = subprocess.run(
+        ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
+    ).stdout
     return [int(each) for each in found.split()]
 
 
@@ -48,7 +50,9 @@ def main(folder: Path) -> None:
     cache, whole, killed = folder / "cache", folder / "whole", folder / "killed"
     begin = time.perf_counter()
     subprocess.run(command(whole, cache), check=True)
-    say(f"a run that nobody touched: {time.perf_counter() - begin:.1f} s, {num_blocks(whole)} blocks")
+    say(
+        f"a run that nobody touched: {time.perf_counter() - begin:.1f} s, {num_blocks(whole)} blocks"
+    )
     generator = random.Random(0)
     kills = {"driver": 0, "process": 0}
     runs = 1
@@ -64,13 +68,18 @@ def main(folder: Path) -> None:
                 say(
                     f"the run ended after {sum(kills.values())} kills, in run {runs}; its result is deleted, and a third of its blocks"
                 )
-                for path in [*killed.glob("tree.*"), *sorted((killed / "draws").glob("*/?????.npz"))[::3]]:
+                for path in [
+                    *killed.glob("tree.*"),
+                    *sorted((killed / "draws").glob("*/?????.npz"))[::3],
+                ]:
                     path.unlink()
             process = subprocess.Popen(command(killed, cache))
             runs += 1
             continue
         victim = (
-            generator.choice(children(process.pid) or [process.pid]) if kind == "process" else process.pid
+            generator.choice(children(process.pid) or [process.pid])
+            if kind == "process"
+            else process.pid
         )
         before = num_blocks(killed)
         os.kill(victim, signal.SIGKILL)

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from timing import say
 
 import vcmc
+from vcmc.data.cache import ShardCache, Task
+from vcmc.data.files import batches
 from vcmc.executors import Processes
-from vcmc.files import batches
-from vcmc.holding import Holding, Task
 
 DIM, NUM_SHARDS = 19, 64
 NUM_DRAWS, SAMPLER = 100, vcmc.samplers.NUTS(num_warmup=100, target_accept=0.7)
@@ -49,16 +49,18 @@ def _counted(call: Any, slot: Any, count: np.ndarray, message: bytes, advance: A
     return reply
 
 
-def peak_memory(holding: Holding, task: Task, advance: Callable[[int], None]) -> float:
+def peak_memory(shard_cache: ShardCache, task: Task, advance: Callable[[int], None]) -> float:
     """Megabytes that a process has held at most."""
-    del holding, task, advance
+    del shard_cache, task, advance
     return _peak()
 
 
 def _peak() -> float:
     """Of this process's own memory: what `getrusage` tells includes that of whoever started it."""
     (line,) = [
-        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
     ]
     return int(line.split()[1]) / 1024
 
@@ -93,7 +95,9 @@ def read(path: Path) -> float:
 
 
 def main(folder: Path) -> None:
-    say(f"## Logistic regression on Parquet, {DIM} covariates, K={NUM_SHARDS}, Processes(2), 100 + 100 steps")
+    say(
+        f"## Logistic regression on Parquet, {DIM} covariates, K={NUM_SHARDS}, Processes(2), 100 + 100 steps"
+    )
     say(
         "| rows | file, MB | one pass, s | dealing, s | check, start, s | sampling, s | µs a draw and 1000 rows | combining, s | "
         "diagnosing, s | shard, MB | peak of a process, MB | allowed | of the driver | verdict |"
@@ -107,12 +111,16 @@ def main(folder: Path) -> None:
             elsewhere(write, path, num_rows)
         one_pass = elsewhere(read, path)
         begin = time.perf_counter()
-        partition = vcmc.split(path, NUM_SHARDS, columns=COLUMNS, folder=folder / f"dealt-{exponent}")
+        partition = vcmc.split(
+            path, NUM_SHARDS, columns=COLUMNS, folder=folder / f"dealt-{exponent}"
+        )
         dealing = time.perf_counter() - begin
         with Counting(2) as executor:
-            tree = vcmc.infer(model, partition, num_draws=NUM_DRAWS, sampler=SAMPLER, executor=executor)
+            tree = vcmc.infer(
+                model, partition, num_draws=NUM_DRAWS, sampler=SAMPLER, executor=executor
+            )
             tasks = [Task((shard,)) for shard in (0, NUM_SHARDS - 1)]
-            peaks = list(executor.map(peak_memory, tasks, Holding(model, partition)))
+            peaks = list(executor.map(peak_memory, tasks, ShardCache(model, partition)))
         seconds = tree.attrs
         shard = num_rows / NUM_SHARDS * 8 * (DIM + 2) / 2**20
         sampling = seconds["seconds_sample"] + seconds["seconds_compile"]

@@ -11,7 +11,7 @@ import numpy as np
 from timing import in_turns, say
 
 import vcmc
-from vcmc.model import Subposterior
+from vcmc.density import Subposterior
 from vcmc.samplers import MixtureGibbs
 
 NUM_ROWS, NUM_COMPONENTS, DIM, SWEEPS, REPEATS = 50_000, 8, 8, 20, 15
@@ -32,7 +32,9 @@ def plain(x: np.ndarray, centres: np.ndarray, by_gumbel: bool) -> Callable[[], N
                 labels = (mass < generator.random((len(x), 1)) * mass[:, -1:]).sum(axis=1)
             member = np.eye(NUM_COMPONENTS)[labels]
             precision = 0.25 + member.sum(axis=0)[:, None]
-            theta = (member.T @ x) / precision + generator.normal(size=theta.shape) / np.sqrt(precision)
+            theta = (member.T @ x) / precision + generator.normal(size=theta.shape) / np.sqrt(
+                precision
+            )
 
     return run
 
@@ -56,7 +58,9 @@ def main() -> None:
     best = min(value for name, value in seconds.items() if name != "vcmc")
     say(f"{NUM_ROWS} rows, {NUM_COMPONENTS} components × {DIM}, median of {REPEATS}, in turns")
     for name, value in seconds.items():
-        say(f"{name:30s} {1e3 * value / SWEEPS:7.2f} ms a sweep, {best / value:5.1f} × the better plain one")
+        say(
+            f"{name:30s} {1e3 * value / SWEEPS:7.2f} ms a sweep, {best / value:5.1f} × the better plain one"
+        )
 
 
 if __name__ == "__main__":

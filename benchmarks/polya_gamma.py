@@ -36,7 +36,9 @@ def _propose(z, rng):
     root = np.sqrt(1 / CUT)
     # log of the two masses: (pi / 2 rate) e^{-rate CUT} and 2 e^{-z} P(IG(1/z, 1) < CUT), the latter through its two normal terms
     right = np.log(np.pi / 2 / rate) - rate * CUT
-    left = np.log(2) + np.logaddexp(log_ndtr(root * (CUT * z - 1)) - z, log_ndtr(-root * (CUT * z + 1)) + z)
+    left = np.log(2) + np.logaddexp(
+        log_ndtr(root * (CUT * z - 1)) - z, log_ndtr(-root * (CUT * z + 1)) + z
+    )
     go_right = rng.random(len(z)) < expit(right - left)
     proposal = np.empty_like(z)
     exponential = rng.standard_exponential(np.count_nonzero(go_right))

@@ -15,7 +15,7 @@ import numpy as np
 from timing import in_turns, say
 
 import vcmc
-from vcmc.model import Subposterior
+from vcmc.density import Subposterior
 from vcmc.samplers import ProbitGibbs
 from vcmc.samplers.ranges import generators
 from vcmc.samplers.truncated_normal import positive_normal
@@ -48,12 +48,16 @@ def two_passes(x: np.ndarray, beta: np.ndarray, z: np.ndarray) -> dict[str, Call
     }
 
 
-def sweeps(model: vcmc.Model, rows: dict, num_shards: int, sampler: ProbitGibbs) -> Callable[[], None]:
+def sweeps(
+    model: vcmc.Model, rows: dict, num_shards: int, sampler: ProbitGibbs
+) -> Callable[[], None]:
     """`SWEEPS` sweeps of every shard, one shard after the other."""
     partition = vcmc.split(rows, num_shards)
     power = jnp.asarray(1 / num_shards)
     start, key = jnp.zeros(DIM), jax.random.key(0)
-    setups = [sampler.setup(Subposterior(model, partition.load(k), power)) for k in range(num_shards)]
+    setups = [
+        sampler.setup(Subposterior(model, partition.load(k), power)) for k in range(num_shards)
+    ]
     states = [sampler.init(setup, start, key) for setup in setups]
 
     def run() -> None:
@@ -66,7 +70,9 @@ def sweeps(model: vcmc.Model, rows: dict, num_shards: int, sampler: ProbitGibbs)
 
 def main() -> None:
     model = vcmc.models.Probit(DIM)
-    rows = model.simulate(0, NUM_ROWS, {"beta": np.random.default_rng(1).normal(size=DIM) / DIM**0.5}).rows
+    rows = model.simulate(
+        0, NUM_ROWS, {"beta": np.random.default_rng(1).normal(size=DIM) / DIM**0.5}
+    ).rows
     z = np.random.default_rng(2).normal(size=NUM_ROWS)
     beta = np.random.default_rng(3).normal(size=DIM) / DIM**0.5
     passes = two_passes(np.ascontiguousarray(rows["x"]), beta, z)

@@ -18,10 +18,11 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 import vcmc
+from vcmc.data.rows import Rows
 from vcmc.models import GaussianMixture, Logistic, NormalWishart, Probit
 from vcmc.models.regression import rare_covariate
-from vcmc.result import posterior_draws
-from vcmc.typing import Params, Rows
+from vcmc.results.tree import posterior_draws
+from vcmc.space import Params
 
 RARE = 0.002  # share of the rows that have the rare covariate: one of 500
 BATCH = 100  # draws whose test functions are computed together
@@ -52,7 +53,9 @@ class Problem:
     def quantities(self, posterior: Any) -> Float[np.ndarray, "draw quantity"]:
         """Test functions of all draws of a tree, of a dataset (chain, draw, …), or of named arrays (draw, …)."""
         draws = {name: jnp.asarray(array) for name, array in named_draws(posterior).items()}
-        return np.asarray(_apply(self.test_functions, {name: draws[name] for name in self.model.space}))
+        return np.asarray(
+            _apply(self.test_functions, {name: draws[name] for name in self.model.space})
+        )
 
 
 @partial(jax.jit, static_argnums=0)
@@ -87,7 +90,11 @@ def wishart(dim: int, num_rows: int, num_draws: int) -> Problem:
     model = NormalWishart(dim)
     rows = model.simulate(0, num_rows).rows
     return Problem(
-        f"wishart-{dim}", model, rows, num_draws, lambda params: jnp.linalg.eigvalsh(params["precision"])
+        f"wishart-{dim}",
+        model,
+        rows,
+        num_draws,
+        lambda params: jnp.linalg.eigvalsh(params["precision"]),
     )
 
 
@@ -112,7 +119,9 @@ def rare_probit() -> Problem:
     return Problem("rare-probit-5", Probit(5), rare_covariate(0, 8500), 1000, coefficients)
 
 
-def covariates(generator: np.random.Generator, num_rows: int, dim: int, correlation: float) -> np.ndarray:
+def covariates(
+    generator: np.random.Generator, num_rows: int, dim: int, correlation: float
+) -> np.ndarray:
     """A constant, normal covariates that all correlate alike, and last a rare binary one."""
     shared = np.sqrt(correlation) * generator.normal(size=(num_rows, 1))
     own = np.sqrt(1 - correlation) * generator.normal(size=(num_rows, dim - 2))
@@ -171,7 +180,9 @@ def robust() -> Problem:
         model,
         rows,
         1000,
-        lambda params: jnp.concatenate([params["beta"], params["scale"][None], params["dof"][None]]),
+        lambda params: jnp.concatenate(
+            [params["beta"], params["scale"][None], params["dof"][None]]
+        ),
     )
 
 

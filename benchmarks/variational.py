@@ -21,13 +21,13 @@ import vcmc
 from vcmc.aggregators import AffineFamily, BlockFamily, Precision, VectorFamily
 from vcmc.aggregators.base import aggregate
 from vcmc.combiners import AbstractCombiner, Average, Consensus, Subposteriors, Variational
-from vcmc.diagnose import diagnose_draws
+from vcmc.inference.diagnosis import diagnose_draws
+from vcmc.inference.refinement import refine_draws
 from vcmc.models import GaussianMixture, Probit
-from vcmc.objective import EntropyPower
-from vcmc.optimizers import ProjectedGradient
-from vcmc.refine import refine_draws
 from vcmc.samplers import NUTS
 from vcmc.target import Target
+from vcmc.variational import ProjectedGradient
+from vcmc.variational.entropies import EntropyPower
 
 NUM_SHARDS = 100
 METHODS: dict[str, AbstractCombiner] = {
@@ -55,7 +55,9 @@ def compare(
     tree = vcmc.infer(model, partition, num_draws=1000, seed=3, combiner=Average())
     (name,) = model.space  # real coordinates are the values themselves
     draws = tree["subposterior"][name].to_numpy().reshape(NUM_SHARDS, 1000, model.space.dim)
-    target = Target(model, [partition.load(shard) for shard in range(NUM_SHARDS)], vcmc.executors.Local())
+    target = Target(
+        model, [partition.load(shard) for shard in range(NUM_SHARDS)], vcmc.executors.Local()
+    )
     shards = Subposteriors(jnp.asarray(draws), model.space, target)
     exact, other = map(value, references)
 
@@ -95,8 +97,13 @@ def mixture() -> None:
     model = GaussianMixture(num_components, dim)
     simulated = model.simulate(0, num_rows)
     fresh = jnp.asarray(model.simulate(1, 100, simulated.params).rows["x"])
-    serial = [vcmc.infer(model, simulated.rows, num_shards=1, num_draws=1000, seed=seed) for seed in (1, 2)]
-    nuts = vcmc.infer(model, simulated.rows, num_shards=1, num_draws=200, sampler=NUTS(num_warmup=100))
+    serial = [
+        vcmc.infer(model, simulated.rows, num_shards=1, num_draws=1000, seed=seed)
+        for seed in (1, 2)
+    ]
+    nuts = vcmc.infer(
+        model, simulated.rows, num_shards=1, num_draws=200, sampler=NUTS(num_warmup=100)
+    )
     say(
         f"mixture, {num_rows} rows, {num_components} centres in {dim} dimensions; serial Gibbs chain, 1 000 draws: "
         f"{serial[1].attrs['seconds_sample']:.2f} s; NUTS, as the paper samples by HMC, 300 steps: "
@@ -122,7 +129,9 @@ def large() -> None:
     model = Probit(dim)
     beta = np.random.default_rng(1).normal(size=dim) / np.sqrt(dim)
     rows = model.simulate(0, num_rows, {"beta": beta}).rows
-    serial = vcmc.infer(model, rows, num_shards=1, num_draws=num_sweeps - 100, seed=1, combiner=Average())
+    serial = vcmc.infer(
+        model, rows, num_shards=1, num_draws=num_sweeps - 100, seed=1, combiner=Average()
+    )
     seconds = serial.attrs["seconds_sample"]
     exact = serial["posterior"]["beta"].to_numpy()[0]
     say(
@@ -135,7 +144,9 @@ def large() -> None:
         f"{NUM_SHARDS} shards, 1 000 draws each: {sampled:.1f} s, {sampled / seconds:.3f} of the serial chain"
     )
     draws = jnp.asarray(tree["subposterior"]["beta"].to_numpy().reshape(NUM_SHARDS, 1000, dim))
-    target = Target(model, [partition.load(shard) for shard in range(NUM_SHARDS)], vcmc.executors.Local())
+    target = Target(
+        model, [partition.load(shard) for shard in range(NUM_SHARDS)], vcmc.executors.Local()
+    )
     shards = Subposteriors(draws, model.space, target)
 
     def report(name: str, run: Callable[[], np.ndarray], times: int) -> np.ndarray:

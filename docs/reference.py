@@ -45,15 +45,21 @@ def _init(each: griffe.Class, family: list[griffe.Class]) -> griffe.Function:
             annotation = None if attribute.is_alias else attribute.annotation
             if annotation is not None and "ClassVar" not in str(annotation):
                 default = _default(attribute.value)
-                parameters[name] = griffe.Parameter(name, annotation=annotation, kind=kind, default=default)
-    return griffe.Function("__init__", parameters=griffe.Parameters(*parameters.values()), lineno=each.lineno)
+                parameters[name] = griffe.Parameter(
+                    name, annotation=annotation, kind=kind, default=default
+                )
+    return griffe.Function(
+        "__init__", parameters=griffe.Parameters(*parameters.values()), lineno=each.lineno
+    )
 
 
 def _default(value: Any) -> Any:
     """The default of a field: what it is, or what makes it; nothing if it must be given."""
     if not (isinstance(value, griffe.ExprCall) and str(value.function) in MADE):
         return value
-    given = {each.name: each.value for each in value.arguments if isinstance(each, griffe.ExprKeyword)}
+    given = {
+        each.name: each.value for each in value.arguments if isinstance(each, griffe.ExprKeyword)
+    }
     if "default_factory" in given:
         return f"{given['default_factory']}()"
     return given.get("default")

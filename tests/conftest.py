@@ -21,28 +21,43 @@ from jaxtyping import install_import_hook
 
 # Shapes in signatures are checked in all tests. Left out are the doors, whose own checks are tested, and the Gibbs
 # samplers and products of densities in NumPy, whose inner loops would spend their time being checked.
-ROOMS = [
+CHECKED = [
     "aggregators",
+    "density",
     "diagnostics",
-    "ensemble",
+    "inference.ensemble",
+    "inference.shard_summary",
+    "linalg",
     "model",
-    "objective",
-    "optimizers",
-    "proposals",
-    "result",
-    "start",
-    "stein",
-    "survey",
+    "results.tree",
+    "samplers.base",
+    "samplers.nuts",
+    "samplers.proposals",
+    "samplers.start",
+    "samplers.truncated_normal",
+    "samplers.wishart_exact",
     "target",
     "testing",
+    "variational",
 ]
-ROOMS += [
-    f"combiners.{name}" for name in ("base", "consensus", "gaussians", "parametric", "variational", "swiss")
+CHECKED += ["models.frontends.graph"]
+CHECKED += [
+    f"combiners.{name}"
+    for name in (
+        "auxiliary",
+        "barycenter",
+        "base",
+        "consensus",
+        "gaussians",
+        "importance",
+        "median",
+        "parametric",
+        "pooling",
+        "swiss",
+        "variational",
+    )
 ]
-ROOMS += [f"combiners.{name}" for name in ("auxiliary", "barycenter", "importance", "median", "pooling")]
-ROOMS += ["frontends.graph"]
-ROOMS += ["samplers.base", "samplers.nuts", "samplers.truncated_normal", "samplers.wishart_exact"]
-with install_import_hook([f"vcmc.{room}" for room in ROOMS], "beartype.beartype"):
+with install_import_hook([f"vcmc.{name}" for name in CHECKED], "beartype.beartype"):
     pass
 
 from vcmc.testing.gaussians import GaussianShards as KnownShards  # noqa: E402
@@ -52,7 +67,9 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
 
 
-MAX_MAPPINGS = 20_000  # a process may have 65 530: beyond, what XLA compiles or loads ends in a crash
+MAX_MAPPINGS = (
+    20_000  # a process may have 65 530: beyond, what XLA compiles or loads ends in a crash
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -99,7 +116,9 @@ class GaussianShards(KnownShards):
         covariance = self.combined(matrices)
         precisions = np.linalg.inv(self.covariances)
         off = mean - self.means
-        return -0.5 * (np.einsum("ki,kij,kj->", off, precisions, off) + np.sum(precisions * covariance))
+        return -0.5 * (
+            np.einsum("ki,kij,kj->", off, precisions, off) + np.sum(precisions * covariance)
+        )
 
 
 @pytest.fixture(scope="session")

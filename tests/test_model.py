@@ -9,8 +9,8 @@ import pytest
 from numpyro.infer.util import potential_energy
 
 import vcmc
+from vcmc.density import Subposterior, evaluate, hessian_products
 from vcmc.executors import Local
-from vcmc.model import Subposterior, bend, evaluate
 from vcmc.target import Target
 from vcmc.testing import check_model
 
@@ -22,7 +22,9 @@ def constrained(x, y=None):
     scale = numpyro.sample("scale", dist.HalfCauchy(2.0))
     weights = numpyro.sample("weights", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
     cholesky = numpyro.sample("cholesky", dist.LKJCholesky(3, 2.0))
-    bound = numpyro.sample("bound", dist.Uniform(0.0, scale))  # a support that depends on a parameter
+    bound = numpyro.sample(
+        "bound", dist.Uniform(0.0, scale)
+    )  # a support that depends on a parameter
     with numpyro.plate("rows", x.shape[0]):
         mean = x @ (weights + cholesky[1] * bound)
         numpyro.sample("y", dist.StudentT(4.0, mean, scale), obs=y)
@@ -38,7 +40,9 @@ def plain(rows):
     del rows
     return vcmc.Model(
         space={"scale": vcmc.Positive(), "beta": vcmc.Real(3), "mix": vcmc.Simplex(3)},
-        log_prior=lambda params: -params["scale"] - jnp.sum(params["beta"] ** 2) + jnp.log(params["mix"][0]),
+        log_prior=lambda params: (
+            -params["scale"] - jnp.sum(params["beta"] ** 2) + jnp.log(params["mix"][0])
+        ),
         log_likelihood=lambda params, rows: dist.Normal(
             rows["x"] @ (params["beta"] + params["mix"]), params["scale"]
         ).log_prob(rows["y"]),
@@ -92,7 +96,7 @@ def test_rows_beyond_the_cache_are_added_up_in_blocks(rows, monkeypatch):
         both = jax.jit(jax.value_and_grad(density))(point)
         at_once = evaluate(density, jnp.stack([point, -point]))
         many = evaluate(density, jnp.linspace(-1, 1, 12)[:, None] * point)
-        return jax.tree.leaves((both, at_once, many, bend(density, point, directions)))
+        return jax.tree.leaves((both, at_once, many, hessian_products(density, point, directions)))
 
     whole = looked_at()
     monkeypatch.setattr("vcmc.model.MAX_CACHED", 0)

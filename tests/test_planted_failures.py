@@ -44,7 +44,9 @@ def assert_good_and_right(tree, name, mean, sd):
 def draws_on_grid(grid, log_density, seed):
     """Draws of a density that is known on a grid."""
     cumulated = np.cumsum(np.exp(log_density - log_density.max()))
-    return np.interp(np.random.default_rng(seed).uniform(size=NUM_DRAWS), cumulated / cumulated[-1], grid)
+    return np.interp(
+        np.random.default_rng(seed).uniform(size=NUM_DRAWS), cumulated / cumulated[-1], grid
+    )
 
 
 # A linear regression: shards and posterior are known Gaussians.
@@ -101,7 +103,8 @@ def test_a_constant_chain_is_refused(combiner, conjugate, partition, draws):
 def test_a_chain_that_got_stuck_is_named(combiner, conjugate, partition, draws):
     draws[2, 200:] = draws[2, 200]
     assert_not_good(
-        lambda: combined({"beta": draws}, conjugate.model, partition, combiner), "shards 2 did not converge"
+        lambda: combined({"beta": draws}, conjugate.model, partition, combiner),
+        "shards 2 did not converge",
     )
 
 
@@ -126,7 +129,9 @@ def test_chains_that_drift_are_named(shards, combiner, conjugate, partition, dra
 
 @both
 @pytest.mark.parametrize("order", [1, -1], ids=["in order", "reversed"])
-def test_draws_of_one_shard_in_place_of_anothers_are_refused(order, combiner, conjugate, partition, draws):
+def test_draws_of_one_shard_in_place_of_anothers_are_refused(
+    order, combiner, conjugate, partition, draws
+):
     draws[5] = draws[1, ::order]
     with pytest.raises(ValueError, match="shard 5: its draws are those of shard 1"):
         combined({"beta": draws}, conjugate.model, partition, combiner)
@@ -176,7 +181,9 @@ def test_draws_with_the_full_prior_in_every_shard_are_found_to_be_off(strong, pa
         "The sd of beta",
         "(and 2 more) is off by",
     )
-    assert_exact(combined({"beta": partial}, strong.model, partition, DEFAULT), strong)  # corrected, truly
+    assert_exact(
+        combined({"beta": partial}, strong.model, partition, DEFAULT), strong
+    )  # corrected, truly
 
 
 def test_draws_for_other_rows_are_found_to_be_off(conjugate, partition):
@@ -184,7 +191,8 @@ def test_draws_for_other_rows_are_found_to_be_off(conjugate, partition):
     others = {"x": partition.rows["x"], "y": partition.rows["x"] @ [1.1, -2.1, 0.4] + noise}
     beta = exact_draws(conjugate, vcmc.Partition(others, partition.members))
     assert_not_good(
-        lambda: combined({"beta": beta}, conjugate.model, partition, CONSENSUS), "(and 2 more) is off by"
+        lambda: combined({"beta": beta}, conjugate.model, partition, CONSENSUS),
+        "(and 2 more) is off by",
     )
     assert_exact(combined({"beta": beta}, conjugate.model, partition, DEFAULT), conjugate)
 
@@ -204,14 +212,16 @@ def outcomes():
 
 def inferred(model, partition, y, combiner):
     rows = {"x": partition.rows["x"], "y": y}
-    return vcmc.infer(model, vcmc.Partition(rows, partition.members), combiner=combiner, progress=False)
+    return vcmc.infer(
+        model, vcmc.Partition(rows, partition.members), combiner=combiner, progress=False
+    )
 
 
 def test_a_probit_regression_without_a_plant_is_good(outcomes):
     tree = inferred(PROBIT, outcomes, outcomes.rows["y"], DEFAULT)
-    whole = vcmc.infer(PROBIT, outcomes.rows, num_shards=1, num_draws=2000, progress=False)["posterior"][
-        "beta"
-    ]
+    whole = vcmc.infer(PROBIT, outcomes.rows, num_shards=1, num_draws=2000, progress=False)[
+        "posterior"
+    ]["beta"]
     assert_good_and_right(
         tree, "beta", whole.mean(("chain", "draw")).values, whole.std(("chain", "draw")).values
     )
@@ -247,7 +257,9 @@ class TwoModes:
 
     def __init__(self, centre, width):
         self.prior = lambda theta: -0.5 * ((theta - centre) / width) ** 2
-        self.partition = vcmc.split({"y": 4 + np.random.default_rng(0).normal(size=400)}, NUM_SHARDS)
+        self.partition = vcmc.split(
+            {"y": 4 + np.random.default_rng(0).normal(size=400)}, NUM_SHARDS
+        )
         self.model = vcmc.Model(
             space={"theta": vcmc.Real()},
             log_prior=lambda params: self.prior(params["theta"]),
@@ -282,7 +294,9 @@ def test_shards_in_different_modes_are_named(missed, combiner, even):
     signs[missed] = -1
     theta = even.draws(signs)
     words = [f"shards {', '.join(map(str, missed))} disagree", "The posterior has another mode"]
-    assert_not_good(lambda: combined({"theta": theta}, even.model, even.partition, combiner), *words)
+    assert_not_good(
+        lambda: combined({"theta": theta}, even.model, even.partition, combiner), *words
+    )
 
 
 @both
@@ -307,7 +321,9 @@ def test_averages_of_shards_that_visit_both_modes_lie_between_them(even):
     visits = np.random.default_rng(1).choice([-1, 1], size=(NUM_SHARDS, NUM_DRAWS))
     theta = visits * even.draws(np.ones(NUM_SHARDS))
     words = "The posterior does not fall off around the combined draws", "they lie between modes"
-    assert_not_good(lambda: combined({"theta": theta}, even.model, even.partition, CONSENSUS), *words)
+    assert_not_good(
+        lambda: combined({"theta": theta}, even.model, even.partition, CONSENSUS), *words
+    )
     words = "The posterior has another mode", "50 % of the mass"
     assert_not_good(lambda: combined({"theta": theta}, even.model, even.partition, DEFAULT), *words)
 
@@ -315,7 +331,9 @@ def test_averages_of_shards_that_visit_both_modes_lie_between_them(even):
 def test_draws_where_the_target_is_a_valley_are_named(even):
     theta = 0.05 * np.random.default_rng(2).normal(size=(NUM_SHARDS, NUM_DRAWS))
     words = "The posterior does not fall off around the combined draws", "they lie between modes"
-    assert_not_good(lambda: combined({"theta": theta}, even.model, even.partition, CONSENSUS), *words)
+    assert_not_good(
+        lambda: combined({"theta": theta}, even.model, even.partition, CONSENSUS), *words
+    )
     words = "The posterior has another mode", "50 % of the mass"
     assert_not_good(lambda: combined({"theta": theta}, even.model, even.partition, DEFAULT), *words)
 
@@ -412,7 +430,9 @@ def test_a_scale_on_a_wrong_scale_is_found_to_be_off():
 @both
 def test_a_log_scale_below_zero_is_refused(combiner):
     small = Scale(0.5)
-    with pytest.raises(ValueError, match=r"lie inside the parameter's space; got shard 0.*check space="):
+    with pytest.raises(
+        ValueError, match=r"lie inside the parameter's space; got shard 0.*check space="
+    ):
         combined({"sigma": np.log(small.shards)}, SCALE, small.partition, combiner)
 
 
@@ -426,14 +446,20 @@ def test_a_banana_is_not_taken_for_a_gaussian(combiner):
     model = vcmc.Model(
         space={"a": vcmc.Real(), "b": vcmc.Real()},
         log_prior=lambda params: -0.5 * (params["a"] ** 2 + params["b"] ** 2),
-        log_likelihood=lambda params, rows: -0.5 * (rows["y"] - params["a"] - params["b"] ** 2) ** 2,
+        log_likelihood=lambda params, rows: (
+            -0.5 * (rows["y"] - params["a"] - params["b"] ** 2) ** 2
+        ),
     )
     power, grid, draws = 1 / 4, np.linspace(-6, 6, 8001), {"a": [], "b": []}
     for shard, members in enumerate(partition.members):
         mean, precision = partition.rows["y"][members].mean(), len(members) + power
-        log_density = -0.5 * power * grid**2 - 0.5 * (mean - grid**2) ** 2 / (1 / len(members) + 1 / power)
+        log_density = -0.5 * power * grid**2 - 0.5 * (mean - grid**2) ** 2 / (
+            1 / len(members) + 1 / power
+        )
         b = draws_on_grid(grid, log_density, shard)
-        a = len(members) * (mean - b**2) / precision + generator.normal(size=NUM_DRAWS) / np.sqrt(precision)
+        a = len(members) * (mean - b**2) / precision + generator.normal(size=NUM_DRAWS) / np.sqrt(
+            precision
+        )
         draws["a"].append(a)
         draws["b"].append(b)
     draws = {name: np.stack(each) for name, each in draws.items()}
@@ -451,7 +477,9 @@ def test_combined_draws_outside_a_bounded_support_are_counted(combiner):
         return jnp.where(rows["y"] < params["end"], -jnp.log(end), -jnp.inf)
 
     model = vcmc.Model(
-        space={"end": vcmc.Real()}, log_prior=lambda params: -params["end"], log_likelihood=log_likelihood
+        space={"end": vcmc.Real()},
+        log_prior=lambda params: -params["end"],
+        log_likelihood=log_likelihood,
     )
     ends = []
     for shard, members in enumerate(partition.members):

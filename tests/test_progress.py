@@ -5,12 +5,13 @@ import re
 import pytest
 
 from vcmc import progress
-from vcmc.progress import Bars, Interrupted
+from vcmc.errors import Interrupted
+from vcmc.progress import ProgressDisplay
 
 
 def test_lines_tell_stages_with_shards_draws_per_second_and_time_left(capsys, monkeypatch):
     monkeypatch.setattr(progress, "EVERY", -1.0)
-    with Bars("lines") as bars:
+    with ProgressDisplay("lines") as bars:
         stage = bars.stage("sample 4 shards", 400, num_shards=4)
         stage.advance(50)
         stage.advance(50)
@@ -33,7 +34,7 @@ def test_lines_tell_stages_with_shards_draws_per_second_and_time_left(capsys, mo
 
 
 def test_lines_come_now_and_then(capsys):
-    with Bars("lines") as bars:
+    with ProgressDisplay("lines") as bars:
         stage = bars.stage("sample", 1000)
         for _ in range(999):
             stage.advance()
@@ -42,13 +43,13 @@ def test_lines_come_now_and_then(capsys):
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_without_a_terminal_nothing_is_shown_unless_it_is_asked_for(shown, capsys):
-    with Bars(shown) as bars:
+    with ProgressDisplay(shown) as bars:
         bars.stage("sample", 2).advance(2)
     assert capsys.readouterr().err == ""
 
 
 def test_a_run_that_was_given_up_stops_at_the_next_step():
-    bars = Bars(False)
+    bars = ProgressDisplay(False)
     stage = bars.stage("sample", 10)
     bars.__exit__(RuntimeError, RuntimeError(), None)
     with pytest.raises(Interrupted):
@@ -57,4 +58,4 @@ def test_a_run_that_was_given_up_stops_at_the_next_step():
 
 def test_what_progress_may_be_is_said():
     with pytest.raises(ValueError, match="True, False or \"lines\"; got 'bars'"):
-        Bars("bars")
+        ProgressDisplay("bars")

@@ -34,7 +34,9 @@ def test_log_det_is_that_of_the_jacobian(name):
     product = Product({"value": SPACES[name]})
     point = jax.random.normal(jax.random.key(1), (product.dim,))
     jacobian = jax.jacfwd(lambda u: product.constrain(u)["value"])(point).reshape(-1, product.dim)
-    if "simplex" in name or name == "exchangeable":  # the last entry of a simplex is one minus the rest
+    if (
+        "simplex" in name or name == "exchangeable"
+    ):  # the last entry of a simplex is one minus the rest
         size = SPACES[name].shape[-1]
         jacobian = jacobian[np.arange(len(jacobian)) % size != size - 1]
     expected = np.linalg.slogdet(jacobian)[1]

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import vcmc
-from vcmc.model import evaluate
+from vcmc.density import evaluate
 from vcmc.target import Minibatch, Target
 
 
@@ -11,14 +11,16 @@ from vcmc.target import Minibatch, Target
 def target(request, conjugate):
     """A target of few shards, and one of many small ones, which are evaluated joined."""
     partition = vcmc.split(conjugate.rows, request.param)
-    return Target(conjugate.model, [partition.load(k) for k in range(request.param)], vcmc.executors.Local())
+    return Target(
+        conjugate.model, [partition.load(k) for k in range(request.param)], vcmc.executors.Local()
+    )
 
 
 POINTS = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)))
 
 
 def test_it_is_the_sum_over_shards(target):
-    parts = [evaluate(target.holding.density(k), POINTS) for k in range(target.num_shards)]
+    parts = [evaluate(target.shard_cache.density(k), POINTS) for k in range(target.num_shards)]
     log_densities, scores = target(POINTS)
     np.testing.assert_allclose(log_densities, sum(part[0] for part in parts), rtol=1e-10)
     np.testing.assert_allclose(scores, sum(part[1] for part in parts), rtol=1e-9)
@@ -36,8 +38,12 @@ def test_it_is_the_full_log_density(target, conjugate):
 
 def test_some_shards_stand_for_all(target):
     some = [target(POINTS, [shard]) for shard in range(target.num_shards)]
-    np.testing.assert_allclose(np.mean([part[0] for part in some], axis=0), target(POINTS)[0], rtol=1e-10)
-    np.testing.assert_allclose(np.mean([part[1] for part in some], axis=0), target(POINTS)[1], rtol=1e-8)
+    np.testing.assert_allclose(
+        np.mean([part[0] for part in some], axis=0), target(POINTS)[0], rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        np.mean([part[1] for part in some], axis=0), target(POINTS)[1], rtol=1e-8
+    )
 
 
 def test_minibatches_are_unbiased_and_exact_at_their_anchor(target):

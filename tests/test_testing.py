@@ -35,7 +35,10 @@ def broken(law):
 
 # Models
 
-ROWS = {"x": np.random.default_rng(0).normal(size=40), "y": np.random.default_rng(1).normal(size=40)}
+ROWS = {
+    "x": np.random.default_rng(0).normal(size=40),
+    "y": np.random.default_rng(1).normal(size=40),
+}
 
 
 def log_prior(params):
@@ -93,7 +96,10 @@ FAULTS = {
         r"log_likelihood returns one value per row. Expected shape \(39,\); got shape \(\)",
     ),
     "an if on values": (branching, r"jax.jit and jax.vmap.*got TracerBoolConversionError"),
-    "otherwise for all rows": (shortcut, r"the log densities of 4 shards.* 1/4, add up to that of all rows"),
+    "otherwise for all rows": (
+        shortcut,
+        r"the log densities of 4 shards.* 1/4, add up to that of all rows",
+    ),
     "no gradient": (flat, "scores are gradients, by finite differences"),
     "a name that rows do not have": (misnamed, "can be called.*KeyError: 'covariate'"),
     "underflow": (underflowing, "log density and score are finite"),
@@ -135,7 +141,9 @@ def test_a_prior_of_many_numbers_is_found():
 
 
 def test_points_must_be_points():
-    with pytest.raises(ValueError, match=r"points must be two or more, of 1 coordinates; got shape \(3, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"points must be two or more, of 1 coordinates; got shape \(3, 2\)"
+    ):
         check_model(model(), ROWS, points=jnp.zeros((3, 2)))
 
 
@@ -170,7 +178,9 @@ class Averages(AbstractAggregator):
     def covariance(self, moments):
         if self.fault != "covariance":
             return None
-        return jnp.sum(self.weights[:, None] * moments.var(axis=1), axis=0)  # weights are not squared
+        return jnp.sum(
+            self.weights[:, None] * moments.var(axis=1), axis=0
+        )  # weights are not squared
 
     def shard_weights(self):
         return jnp.tile(self.weights[:, None], (1, 3))
@@ -209,7 +219,9 @@ def test_a_right_aggregator_passes():
 
 
 def test_weights_by_the_number_of_a_shard_are_found():
-    with broken("by_number breaks a law: relabelling shards together with their weights changes nothing"):
+    with broken(
+        "by_number breaks a law: relabelling shards together with their weights changes nothing"
+    ):
         check_aggregator(by_number)
 
 
@@ -240,7 +252,9 @@ class Averaged(AbstractCombiner):
             kept = list(shards)
             return Combined(jnp.asarray(np.mean(kept, axis=0)))
         if self.fault.startswith("refuses") and len(set(shards.counts)) > 1:
-            raise {"refuses": ValueError, "refuses, oddly": KeyError}[self.fault]("draws differ in number")
+            raise {"refuses": ValueError, "refuses, oddly": KeyError}[self.fault](
+                "draws differ in number"
+            )
         merged = combiners.Average().combine(shards).draws
         sds = np.std(merged, axis=0)
         noise = {"unseeded": None, "fixed": 0}
@@ -262,11 +276,19 @@ class Overridden(combiners.Average):
     ("combiner", "settings", "law"),
     [
         (Overridden(), {}, "one shard is left alone"),
-        (Averaged("unseeded"), {}, "the same seed gives the same draws. Expected .* to the last bit"),
+        (
+            Averaged("unseeded"),
+            {},
+            "the same seed gives the same draws. Expected .* to the last bit",
+        ),
         (Averaged("fixed"), {"uses_seed": True}, "another seed gives other draws"),
         (Averaged("biased"), {}, "exact on 6 equal Gaussian shards of dimension 1"),
         (Averaged("wide"), {}, "exact on 6 equal Gaussian shards of dimension 1"),
-        (Averaged("biased"), {"smooths": 0.03}, "right on average on 6 Gaussian shards of dimension 4"),
+        (
+            Averaged("biased"),
+            {"smooths": 0.03},
+            "right on average on 6 Gaussian shards of dimension 4",
+        ),
         (
             Averaged("refuses, oddly"),
             {},
@@ -304,7 +326,9 @@ class Exact(AbstractSampler):
     fault: str = ""
 
     def setup(self, density):
-        x, y, weights = (np.asarray(each) for each in (*density.shard.rows.values(), density.shard.weights))
+        x, y, weights = (
+            np.asarray(each) for each in (*density.shard.rows.values(), density.shard.weights)
+        )
         if self.fault == "padding counts":
             weights = np.ones(len(weights))
         prior = np.diag([1.0, 4.0, 0.25])
@@ -366,10 +390,10 @@ class Faulty(Local):
         super().__init__()
         object.__setattr__(self, "fault", fault)
 
-    def outcomes(self, work, tasks, holding, advance=lambda steps: None, one_by_one=False):
+    def outcomes(self, work, tasks, shard_cache, advance=lambda steps: None, one_by_one=False):
         if self.fault == "others":
             tasks = [task._replace(chain=task.chain + 1) for task in tasks]
-        found = list(super().outcomes(work, tasks, holding, advance))
+        found = list(super().outcomes(work, tasks, shard_cache, advance))
         if self.fault == "order":
             return iter(found[::-1])
         if self.fault == "errors":
@@ -387,7 +411,10 @@ class Faulty(Local):
             r"outcomes come in the order of the tasks, one for each. Expected .*\[\(0, 201\).*; got \[\(4, 200\)",
         ),
         ("errors", "an error in a task is told where it belongs"),
-        ("raises", "an error in a task.*Expected an outcome for each task; got RuntimeError: shard 2 is bad"),
+        (
+            "raises",
+            "an error in a task.*Expected an outcome for each task; got RuntimeError: shard 2 is bad",
+        ),
         ("others", r"draws are those of Local\(\), to the last bit"),
     ],
 )

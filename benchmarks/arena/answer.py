@@ -38,7 +38,9 @@ Contestant = Callable[[Contest], Iterator[Answer]]
 
 def path_of(folder: Path, contest: str, what: str) -> Path:
     """Where an answer is kept, or what else there is of a contest; the ending is yet to come."""
-    words = ("".join(letter if letter.isalnum() else "-" for letter in name) for name in (contest, what))
+    words = (
+        "".join(letter if letter.isalnum() else "-" for letter in name) for name in (contest, what)
+    )
     return folder / "--".join(words)
 
 

@@ -44,13 +44,19 @@ def _svi(contest: Contest, guide_of: Any, remark: str) -> Iterator[Answer]:
     guide = guide_of(contest.model, init_loc_fn=start, init_scale=contest.num_rows**-0.5)
     rate = optax.exponential_decay(1e-2, num_steps, 1e-4)
     adam = numpyro.optim.optax_to_numpyro(optax.adam(rate))
-    svi = SVI(_some_rows(contest, batch) if is_batched else contest.model, guide, adam, Trace_ELBO())
+    svi = SVI(
+        _some_rows(contest, batch) if is_batched else contest.model, guide, adam, Trace_ELBO()
+    )
     rows = rows_of(contest)
     found = svi.run(jax.random.key(0), num_steps, **rows, progress_bar=False)
-    draws = guide.sample_posterior(jax.random.key(1), found.params, *(), sample_shape=(4000,), **rows)
+    draws = guide.sample_posterior(
+        jax.random.key(1), found.params, *(), sample_shape=(4000,), **rows
+    )
     kept = {name: values for name, values in named(draws).items() if not name.startswith("_")}
     seconds = time.perf_counter() - begin
-    yield Answer(kept, seconds, remark=f"{remark}, {num_steps} steps of Adam, {batch} rows at a time")
+    yield Answer(
+        kept, seconds, remark=f"{remark}, {num_steps} steps of Adam, {batch} rows at a time"
+    )
 
 
 def _some_rows(contest: Contest, batch: int) -> Callable[..., None]:
@@ -62,7 +68,9 @@ def _some_rows(contest: Contest, batch: int) -> Callable[..., None]:
     def model(**rows: Any) -> None:
         first = jax.random.randint(numpyro.prng_key(), (), 0, contest.num_rows)
         # after the last row comes the first, so that all are looked at equally often
-        with numpyro.handlers.substitute(data={"rows": (first + jnp.arange(batch)) % contest.num_rows}):
+        with numpyro.handlers.substitute(
+            data={"rows": (first + jnp.arange(batch)) % contest.num_rows}
+        ):
             contest.model(**rows, batch=batch)
 
     return model
@@ -78,7 +86,9 @@ def laplace(contest: Contest) -> Iterator[Answer]:
     guide = AutoLaplaceApproximation(contest.model, init_loc_fn=_at_the_mode(contest))
     svi = SVI(contest.model, guide, numpyro.optim.Minimize(), Trace_ELBO())
     found = svi.run(jax.random.key(0), 1, **rows, progress_bar=False)
-    draws = guide.sample_posterior(jax.random.key(1), found.params, *(), sample_shape=(4000,), **rows)
+    draws = guide.sample_posterior(
+        jax.random.key(1), found.params, *(), sample_shape=(4000,), **rows
+    )
     yield Answer(named(draws), time.perf_counter() - begin)
 
 

@@ -20,7 +20,9 @@ import numpy as np
 
 FOLDER = Path(__file__).parent
 ANSWERS = FOLDER / "answers"
-NUM_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+NUM_CORES = (
+    len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+)
 
 
 def main() -> None:
@@ -32,7 +34,9 @@ def main() -> None:
         type=float,
         help="after which a contestant is stopped: 4, or 10 where rows are many, unless told",
     )
-    parser.add_argument("--again", action="store_true", help="make answers anew that are there already")
+    parser.add_argument(
+        "--again", action="store_true", help="make answers anew that are there already"
+    )
     parser.add_argument(
         "--page-only", action="store_true", help="write the page of the answers that are there"
     )
@@ -112,9 +116,16 @@ def _run(contest: str, contestant: str, said: Any) -> None:
         os.killpg(child.pid, signal.SIGKILL)  # with those that it has started
         child.wait()
         failure = f"stopped after {limit / 60:.0f} minutes"
-    kept = json.loads(path.with_suffix(".json").read_text()) if path.with_suffix(".json").exists() else {}
+    kept = (
+        json.loads(path.with_suffix(".json").read_text())
+        if path.with_suffix(".json").exists()
+        else {}
+    )
     kept |= {"contest": contest, "contestant": contestant, "failure": failure}
-    kept |= {"seconds_waited": time.perf_counter() - begin, "ended": time.strftime("%Y-%m-%d %H:%M")}
+    kept |= {
+        "seconds_waited": time.perf_counter() - begin,
+        "ended": time.strftime("%Y-%m-%d %H:%M"),
+    }
     path.with_suffix(".json").write_text(json.dumps(kept, indent=1))
     took = time.perf_counter() - begin
     sys.stdout.write(f"{contest:20s} {contestant:20s} {took:7.1f} s  {failure}\n")
@@ -151,7 +162,12 @@ def _child(contest: str, contestant: str, where: str) -> None:
         num_rows, num_shards = map(int, size.split("/"))
         found: Any = CONTESTS[name](num_rows)
         found = type(found)(
-            **{**found.__dict__, "name": contest, "num_shards": num_shards, "is_large": num_rows >= 100_000}
+            **{
+                **found.__dict__,
+                "name": contest,
+                "num_shards": num_shards,
+                "is_large": num_rows >= 100_000,
+            }
         )
     else:
         found = CONTESTS[name]()

@@ -24,7 +24,11 @@ def nuts(contest: Contest) -> Iterator[Answer]:
     num_warmup, block, num_blocks = (300, 20, 3) if contest.is_large else (1000, 250, 4)
     begin = time.perf_counter()
     chains = MCMC(
-        NUTS(contest.model), num_warmup=num_warmup, num_samples=block, num_chains=2, progress_bar=False
+        NUTS(contest.model),
+        num_warmup=num_warmup,
+        num_samples=block,
+        num_chains=2,
+        progress_bar=False,
     )
     chains.warmup(jax.random.key(0), **rows_of(contest))
     made: list[Draws] = []
@@ -34,12 +38,16 @@ def nuts(contest: Contest) -> Iterator[Answer]:
         chains.post_warmup_state = chains.last_state
         chains.run(jax.random.key(number), **rows_of(contest))
         samples = named(chains.get_samples(group_by_chain=True))
-        made.append({name: np.swapaxes(each, 0, 1) for name, each in samples.items()})  # (draw, chain, …)
+        made.append(
+            {name: np.swapaxes(each, 0, 1) for name, each in samples.items()}
+        )  # (draw, chain, …)
         now = time.perf_counter() - begin
         ready.append(_times(last, now, block, 2))
         last = now
         draws = {name: _in_turns(np.concatenate([part[name] for part in made])) for name in made[0]}
-        yield Answer(draws, last, ready=np.concatenate(ready), remark=f"{num_warmup} steps of warm-up")
+        yield Answer(
+            draws, last, ready=np.concatenate(ready), remark=f"{num_warmup} steps of warm-up"
+        )
 
 
 def nutpie(contest: Contest) -> Iterator[Answer]:
@@ -51,7 +59,9 @@ def nutpie(contest: Contest) -> Iterator[Answer]:
 
     names = names_of(contest)
     begin = time.perf_counter()
-    compiled = package.compile_pymc_model(contest.pymc(contest.rows), backend="jax", gradient_backend="jax")
+    compiled = package.compile_pymc_model(
+        contest.pymc(contest.rows), backend="jax", gradient_backend="jax"
+    )
     compiled_by = last = time.perf_counter() - begin
     options = {"tune": 300, "draws": 60} if contest.is_large else {"tune": 400, "draws": 1000}
     sampler = package.sample(
@@ -126,5 +136,8 @@ def stan(contest: Contest) -> Iterator[Answer]:
             draws = {name: file[name] for name in file.files if name in names_of(contest)}
         spent = json.loads(Path(f"{folder}/draws.json").read_text())
     yield Answer(
-        draws, spent["seconds"], spent["compile"], remark=f"PyStan {spent['version']}, 1000 steps of warm-up"
+        draws,
+        spent["seconds"],
+        spent["compile"],
+        remark=f"PyStan {spent['version']}, 1000 steps of warm-up",
     )

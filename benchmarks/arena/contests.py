@@ -50,7 +50,9 @@ class Contest:
         return len(next(iter(self.rows.values())))
 
 
-def _design(generator: np.random.Generator, num_rows: int, dim: int, rates: list[float]) -> np.ndarray:
+def _design(
+    generator: np.random.Generator, num_rows: int, dim: int, rates: list[float]
+) -> np.ndarray:
     """A constant, normal covariates, and last rare binary ones."""
     normal = generator.normal(size=(num_rows, dim - 1 - len(rates)))
     rare = generator.random((num_rows, len(rates))) < rates
@@ -141,17 +143,23 @@ def poisson() -> Contest:
     generator = np.random.default_rng(2)
     x = _design(generator, 50_000, 10, [0.002, 0.001])
     beta = np.concatenate([[-1.0], generator.normal(0, 0.3, size=7), [1.0, -1.0]])
-    y = generator.poisson(np.exp(x @ beta) * generator.gamma(0.7, 1 / 0.7, size=len(x))).astype(float)
+    y = generator.poisson(np.exp(x @ beta) * generator.gamma(0.7, 1 / 0.7, size=len(x))).astype(
+        float
+    )
 
     def model(x: Any, y: Any, batch: int | None = None) -> None:
         beta = numpyro.sample("beta", dist.Normal(0, 2).expand([x.shape[1]]).to_event(1))
         shape = numpyro.sample("shape", dist.HalfNormal(2.0))
         with numpyro.plate("rows", x.shape[0], subsample_size=batch):
             rate = jnp.exp(numpyro.subsample(x, event_dim=1) @ beta)
-            numpyro.sample("y", dist.NegativeBinomial2(rate, shape), obs=numpyro.subsample(y, event_dim=0))
+            numpyro.sample(
+                "y", dist.NegativeBinomial2(rate, shape), obs=numpyro.subsample(y, event_dim=0)
+            )
 
     about = "Poisson regression with overdispersion (negative binomial), 50,000 × 10, two covariates rare"
-    return Contest("poisson", about, model, {"x": x, "y": y}, pymc=in_pymc.poisson, stan=in_stan.POISSON)
+    return Contest(
+        "poisson", about, model, {"x": x, "y": y}, pymc=in_pymc.poisson, stan=in_stan.POISSON
+    )
 
 
 def robust() -> Contest:
@@ -166,17 +174,23 @@ def robust() -> Contest:
         dof = numpyro.sample("dof", dist.Gamma(2, 0.1))
         with numpyro.plate("rows", x.shape[0], subsample_size=batch):
             centre = numpyro.subsample(x, event_dim=1) @ beta
-            numpyro.sample("y", dist.StudentT(dof, centre, scale), obs=numpyro.subsample(y, event_dim=0))
+            numpyro.sample(
+                "y", dist.StudentT(dof, centre, scale), obs=numpyro.subsample(y, event_dim=0)
+            )
 
     about = "robust regression (Student's t with unknown degrees of freedom), 20,000 × 8"
-    return Contest("robust", about, model, {"x": x, "y": y}, pymc=in_pymc.robust, stan=in_stan.ROBUST)
+    return Contest(
+        "robust", about, model, {"x": x, "y": y}, pymc=in_pymc.robust, stan=in_stan.ROBUST
+    )
 
 
 def mixture() -> Contest:
     """Three components on a line; centres are ordered, as other peers cannot match labels."""
     generator = np.random.default_rng(4)
     which = generator.choice(3, size=20_000, p=[0.5, 0.3, 0.2])
-    y = np.array([-2.0, 0.5, 3.0])[which] + np.array([0.7, 1.0, 0.8])[which] * generator.normal(size=20_000)
+    y = np.array([-2.0, 0.5, 3.0])[which] + np.array([0.7, 1.0, 0.8])[which] * generator.normal(
+        size=20_000
+    )
 
     def model(y: Any, batch: int | None = None) -> None:
         base = dist.Normal(jnp.zeros(3), 3.0).to_event(1)
@@ -184,7 +198,9 @@ def mixture() -> Contest:
         scales = numpyro.sample("scales", dist.LogNormal(0, 0.5).expand([3]).to_event(1))
         shares = numpyro.sample("shares", dist.Dirichlet(jnp.ones(3)))
         with numpyro.plate("rows", y.shape[0], subsample_size=batch):
-            components = dist.MixtureSameFamily(dist.Categorical(shares), dist.Normal(centres, scales))
+            components = dist.MixtureSameFamily(
+                dist.Categorical(shares), dist.Normal(centres, scales)
+            )
             numpyro.sample("y", components, obs=numpyro.subsample(y, event_dim=0))
 
     about = "mixture of three normals, 20,000 rows, centres ordered"
@@ -241,6 +257,7 @@ def small() -> Contest:
 
 
 CONTESTS = {
-    each.__name__: each for each in (logistic, probit, rare, small, robust, poisson, mixture, wishart)
+    each.__name__: each
+    for each in (logistic, probit, rare, small, robust, poisson, mixture, wishart)
 }
 LARGE = frozenset({"logistic", "probit"})

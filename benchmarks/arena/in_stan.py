@@ -11,7 +11,9 @@ def _regression(kind: str, parameters: str, statements: str) -> str:
 
 
 def logistic(scale: float) -> str:
-    return _regression("array[N] int", "", f"beta ~ normal(0, {scale}); y ~ bernoulli_logit_glm(x, 0, beta);")
+    return _regression(
+        "array[N] int", "", f"beta ~ normal(0, {scale}); y ~ bernoulli_logit_glm(x, 0, beta);"
+    )
 
 
 POISSON = _regression(

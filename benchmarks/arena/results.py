@@ -61,7 +61,11 @@ ORDER = ("logistic", "probit", "poisson", "robust", "mixture", "wishart", "rare"
 def _section(contest: str, scores: dict[str, Score]) -> list[str]:
     exact = scores["reference"]
     about = next((each.about for each in scores.values() if "about" in each.about), {})
-    lines = [f"## {contest}: {about.get('about', '')}; K = {about.get('num_shards', '?')}", "", *HEAD]
+    lines = [
+        f"## {contest}: {about.get('about', '')}; K = {about.get('num_shards', '?')}",
+        "",
+        *HEAD,
+    ]
     there = [name for name in CONTESTANTS if name in scores]
     lines += [_line(name, scores[name]) for name in there if np.isfinite(scores[name].mean)]
     remarks = [
@@ -121,11 +125,15 @@ def _findings(scores: Scores) -> list[str]:
         names = ("vcmc", "NumPyro NUTS", "PyMC, nutpie")
         few = {name: scores["small"][name] for name in names if name in scores["small"]}
         told = ", ".join(f"{name} {score.to_goal:.1f} s" for name, score in few.items())
-        lines.append(f"- small, where there is nothing to gain from shards: seconds to 0.1 sd: {told}.")
+        lines.append(
+            f"- small, where there is nothing to gain from shards: seconds to 0.1 sd: {told}."
+        )
     approximations = ("SVI, full", "SVI, diagonal", "Laplace", "Pathfinder")
     lines += _against(scores, "vcmc", approximations, 3.0, ORDER)
     lines += _against(scores, "vcmc, refined", approximations, 3.0, ("rare", "small"))
-    combinations = tuple(name for name in CONTESTANTS if name.startswith(("NumPyro c", "NumPyro p")))
+    combinations = tuple(
+        name for name in CONTESTANTS if name.startswith(("NumPyro c", "NumPyro p"))
+    )
     lines += _against(scores, "vcmc", combinations, 1.5, ORDER)
     return [*lines, ""]
 
@@ -138,10 +146,16 @@ def _against(
         better, worse, slower = [], [], []
         for contest in contests:
             here = scores.get(contest, {})
-            if own not in here or peer not in here or not np.isfinite(here[peer].mean + here[own].mean):
+            if (
+                own not in here
+                or peer not in here
+                or not np.isfinite(here[peer].mean + here[own].mean)
+            ):
                 continue
             ours, theirs = here[own], here[peer]
-            ratios = [getattr(theirs, what) / getattr(ours, what) for what in ("mean", "sd", "quantile")]
+            ratios = [
+                getattr(theirs, what) / getattr(ours, what) for what in ("mean", "sd", "quantile")
+            ]
             text = contest + " (" + ", ".join(f"{ratio:.1f}" for ratio in ratios) + ")"
             (better if min(ratios) >= 1 else worse).append(text)
             if ours.seconds > limit * theirs.seconds:
@@ -212,13 +226,17 @@ def _picture(scores: Scores, path: Path) -> None:
     shown = []
     for axes, (contest, here) in zip(panels, scores.items(), strict=False):
         there = {
-            name: score for name, score in here.items() if name != "reference" and np.isfinite(score.mean)
+            name: score
+            for name, score in here.items()
+            if name != "reference" and np.isfinite(score.mean)
         }
         for name, score in there.items():
             marker = "^" if score.mean > MOST_SDS else "o"
             axes.plot(*_place(score), marker, color="tab:blue" if _is_ours(name) else "0.5")
         axes.axhline(GOAL, color="tab:red", linewidth=0.7, linestyle="--")
-        axes.set(title=contest, xscale="log", yscale="log", xlabel="seconds", ylabel="means off by, sds")
+        axes.set(
+            title=contest, xscale="log", yscale="log", xlabel="seconds", ylabel="means off by, sds"
+        )
         axes.spines[["top", "right"]].set_visible(False)
         low, high = axes.get_xlim()
         axes.set_xlim(low / (high / low) ** 0.1, high * (high / low) ** 0.6)  # room for names
@@ -244,7 +262,9 @@ LINK = {"arrowstyle": "-", "linewidth": 0.5, "color": "0.6", "shrinkA": 0}
 def _label(axes: Any, scores: dict[str, Score]) -> None:
     """Names beside their points, to the right or left, each as near as it can be without touching another name or point."""
     unit = axes.figure.dpi / 72
-    places = {name: axes.transData.transform(_place(score)) / unit for name, score in scores.items()}
+    places = {
+        name: axes.transData.transform(_place(score)) / unit for name, score in scores.items()
+    }
     edge, bottom = axes.bbox.x0 / unit, axes.bbox.y0 / unit + LINE
     taken = [(across - 3, across + 3, up) for across, up in places.values()]  # left, right, height
     for name, (across, up) in sorted(places.items(), key=lambda each: each[1][1]):

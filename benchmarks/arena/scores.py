@@ -71,7 +71,9 @@ def _draws_file(folder: Path, contest: str, contestant: str) -> Path:
     return path_of(folder, contest, contestant).with_suffix(".npz")
 
 
-def _scored(about: dict[str, Any], draws: np.ndarray, ready: np.ndarray | None, exact: np.ndarray) -> Score:
+def _scored(
+    about: dict[str, Any], draws: np.ndarray, ready: np.ndarray | None, exact: np.ndarray
+) -> Score:
     unit = exact.std(axis=0)
     mean = np.abs(draws.mean(axis=0) - exact.mean(axis=0)) / unit
     levels = [0.05, 0.95]
@@ -79,7 +81,9 @@ def _scored(about: dict[str, Any], draws: np.ndarray, ready: np.ndarray | None, 
     to_goal = about["seconds"] if np.median(mean) <= GOAL else np.nan
     if ready is not None:
         running = np.cumsum(draws, axis=0) / np.arange(1, len(draws) + 1)[:, None]
-        above = np.flatnonzero(np.median(np.abs(running - exact.mean(axis=0)) / unit, axis=1) > GOAL)
+        above = np.flatnonzero(
+            np.median(np.abs(running - exact.mean(axis=0)) / unit, axis=1) > GOAL
+        )
         place = above[-1] + 1 if len(above) else 0
         to_goal = float(ready[place]) if place < len(ready) else np.nan
     ess = np.nan
@@ -87,7 +91,11 @@ def _scored(about: dict[str, Any], draws: np.ndarray, ready: np.ndarray | None, 
         num_chains = int(about["remark"].split()[0])
         ess = float(np.nanmedian(convergence.ess(draws.reshape(1, num_chains, -1, draws.shape[1]))))
     elif about["contestant"].startswith(("vcmc", "NumPyro NUTS", "PyMC", "Stan")):
-        chains = draws[None, None] if about["contestant"].startswith("vcmc") else _in_chains(draws, 2)[None]
+        chains = (
+            draws[None, None]
+            if about["contestant"].startswith("vcmc")
+            else _in_chains(draws, 2)[None]
+        )
         ess = float(np.nanmin(convergence.ess(chains)))
     return Score(
         about,
@@ -102,4 +110,6 @@ def _scored(about: dict[str, Any], draws: np.ndarray, ready: np.ndarray | None, 
 
 def _in_chains(draws: np.ndarray, count: int) -> np.ndarray:
     """Draws of chains in turns, as (chain, draw, number)."""
-    return np.swapaxes(draws[: len(draws) // count * count].reshape(-1, count, draws.shape[1]), 0, 1)
+    return np.swapaxes(
+        draws[: len(draws) // count * count].reshape(-1, count, draws.shape[1]), 0, 1
+    )

@@ -110,7 +110,9 @@ def parametric_unconstrained(contest: Contest) -> Iterator[Answer]:
     return _combined(contest, "parametric_draws", _coordinates(contest))
 
 
-Coordinates = tuple[Callable[[Any], Any], Callable[[Any], Any]]  # of one draw: from params, and to params
+Coordinates = tuple[
+    Callable[[Any], Any], Callable[[Any], Any]
+]  # of one draw: from params, and to params
 
 
 def _coordinates(contest: Contest) -> Coordinates:
@@ -130,7 +132,9 @@ def _same(draw: Any) -> Any:
     return draw
 
 
-def _combined(contest: Contest, function: str, maps: Coordinates = (_same, _same)) -> Iterator[Answer]:
+def _combined(
+    contest: Contest, function: str, maps: Coordinates = (_same, _same)
+) -> Iterator[Answer]:
     """Draws of shards that vcmc has made, as NumPyro has no sampler of shards, combined by NumPyro's own function."""
     from numpyro.infer import hmc_util
 
@@ -140,7 +144,10 @@ def _combined(contest: Contest, function: str, maps: Coordinates = (_same, _same
     with np.load(kept) as file:
         arrays = {name: file[name] for name in file.files}
     shards: list[Draws] = [
-        {name: jnp.asarray(values[shard].reshape(-1, *values.shape[3:])) for name, values in arrays.items()}
+        {
+            name: jnp.asarray(values[shard].reshape(-1, *values.shape[3:]))
+            for name, values in arrays.items()
+        }
         for shard in range(contest.num_shards)
     ]
     spent = json.loads(_shards_file(contest).with_suffix(".txt").read_text())
@@ -152,5 +159,8 @@ def _combined(contest: Contest, function: str, maps: Coordinates = (_same, _same
     draws = named(back(combined))
     seconds = time.perf_counter() - begin
     yield Answer(
-        draws, sum(spent.values()) + seconds, spent["compile"], remark=f"combined in {seconds:.1f} s"
+        draws,
+        sum(spent.values()) + seconds,
+        spent["compile"],
+        remark=f"combined in {seconds:.1f} s",
     )

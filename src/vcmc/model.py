@@ -10,19 +10,18 @@ $$\ell_k(u) = \sum_{n \in k} \log p(x_n \mid T(u)) + \tau \, \bigl[\log p(T(u)) 
 so that with $\tau = 1/K$ the shards' log densities add up to the full one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .shard import Shard, Shards
-from .space import Product, Space
-from .typing import Params, Point, Rows, Scalar
+from .data.rows import Rows
+from .data.shard import Shard, Shards
+from .space import Params, Point, Product, Scalar, Space
 
 LogPrior = Callable[[Params], Scalar]
 LogLikelihood = Callable[[Params, Rows], Float[Array, " row"]]
@@ -33,9 +32,6 @@ BLOCK_BYTES, BLOCK_BYTES_MANY = (
     2**18,
     2**21,
 )  # for one point, and for many at once, where products of matrices are faster if large
-# Points or directions at once, as some numbers for every row and point are held; few are not filled up. Of many directions more are taken at once,
-# as products of matrices are faster then, if rows are few enough.
-BATCH, FEW, MOST, MAX_HELD = 32, 8, 100, 2**22
 
 
 class Model:
@@ -95,7 +91,7 @@ class Model:
 
     def log_likelihood_at(self, point: Point, shard: Shard, many: bool = False) -> Scalar:
         """Log likelihood of a shard's rows at a point; `many` says that it is one of many points, which are looked at at once."""
-        size = _block_size(shard, many)
+        size = block_size(shard, many)
         if size >= len(shard.weights):
             return self._log_likelihood_of(point, shard)
         return _in_blocks(self, size, point, shard)
@@ -109,7 +105,7 @@ class Model:
         return f"{type(self).__name__}({inside})"
 
 
-def _block_size(shard: Shard, many: bool) -> int:
+def block_size(shard: Shard, many: bool) -> int:
     """How many rows are looked at at once: all that a core's cache holds, or, if they are more, blocks that leave room in it."""
     num_rows = len(shard.weights)
     row_bytes = max(1, shard.num_bytes // num_rows)
@@ -150,89 +146,3 @@ def _sum_of_blocks(function: Callable[[Shard], Any], size: int, shard: Shard) ->
     shapes = jax.eval_shape(function, jax.tree.map(lambda leaf: leaf[:size], shard))
     zeros = jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
     return jax.lax.fori_loop(0, -(-num_rows // size), add, zeros)
-
-
-class Subposterior(eqx.Module):
-    """The log density of one shard, with the prior raised to a power; `many` says that it is called under `vmap`."""
-
-    model: Model = eqx.field(static=True)
-    shard: Shard
-    prior_power: Scalar
-    many: bool = eqx.field(static=True, default=False)
-
-    def __call__(self, point: Point) -> Scalar:
-        log_likelihood = self.model.log_likelihood_at(point, self.shard, self.many)
-        return log_likelihood + self.prior_power * self.model.log_prior_at(point)
-
-    def of_many(self) -> "Subposterior":
-        """The same for `vmap` over many points."""
-        return Subposterior(self.model, self.shard, self.prior_power, many=True)
-
-
-def evaluate(
-    density: Subposterior, points: Float[Array, "point dim"]
-) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
-    """Log densities and scores of one shard at a batch of points."""
-    parts = [_evaluate(density.model, density.shard, density.prior_power, part) for part in _batches(points)]
-    log_densities, scores = zip(*parts, strict=True)
-    return _joined(log_densities, len(points)), _joined(scores, len(points))
-
-
-# JAX's own jit, not Equinox's: it takes 0.04 ms to call where the other takes 0.16 ms, and there may be 100 shards.
-@partial(jax.jit, static_argnums=0)
-def _evaluate(
-    model: Model, shard: Shard, prior_power: Scalar, points: Float[Array, "point dim"]
-) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
-    return jax.vmap(jax.value_and_grad(Subposterior(model, shard, prior_power, len(points) > FEW)))(points)
-
-
-def bend(
-    density: Subposterior, point: Point, directions: Float[Array, "direction dim"]
-) -> Float[Array, "direction dim"]:
-    """How one shard's score at a point changes along directions: products of its Hessian with them."""
-    size = _num_directions(density.shard, len(directions))
-    parts = [
-        _bend(density.model, density.shard, density.prior_power, point, part)
-        for part in _batches(directions, size)
-    ]
-    return _joined(parts, len(directions))
-
-
-@partial(jax.jit, static_argnums=0)
-def _bend(
-    model: Model, shard: Shard, prior_power: Scalar, point: Point, directions: Float[Array, "direction dim"]
-) -> Float[Array, "direction dim"]:
-    score = jax.grad(Subposterior(model, shard, prior_power, len(directions) > FEW))
-    return jax.vmap(lambda direction: jax.jvp(score, (point,), (direction,))[1])(directions)
-
-
-def prepare(density: Subposterior) -> None:
-    """Compile what evaluates a density at many points, and what makes its Hessian, so that it is ready when it is needed."""
-    dim = density.model.space.dim
-    given = density.model, density.shard, density.prior_power
-    _evaluate.lower(*given, jax.ShapeDtypeStruct((BATCH, dim), float)).compile()
-    size = dim if dim <= FEW else _num_directions(density.shard, dim)
-    point, directions = (jax.ShapeDtypeStruct(shape, float) for shape in ((dim,), (size, dim)))
-    _bend.lower(*given, point, directions).compile()
-
-
-def _num_directions(shard: Shard, count: int) -> int:
-    """How many directions are taken at once: of many, equal parts."""
-    if count <= BATCH:
-        return BATCH
-    most = int(np.clip(MAX_HELD // _block_size(shard, many=True), BATCH, MOST))
-    return -(-count // -(-count // most))
-
-
-def _batches(points: Float[Array, "point dim"], size: int = BATCH) -> list[Any]:
-    """Points in batches of one size, the last filled up, so that all share one program and its memory."""
-    if len(points) <= FEW or len(points) == size:
-        return [points]
-    values = np.asarray(points)  # cut in NumPy, as JAX would compile a program for every number of points
-    filling = np.repeat(values[-1:], -len(values) % size, axis=0)
-    return np.split(np.concatenate([values, filling]), (len(values) + len(filling)) // size)
-
-
-def _joined(parts: Sequence[Array], count: int) -> Array:
-    whole = len(parts) == 1 and len(parts[0]) == count
-    return parts[0] if whole else jnp.asarray(np.concatenate(parts)[:count])

@@ -21,14 +21,12 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-Shown = bool | Literal["lines"]
+from .errors import Interrupted
+
+ProgressMode = bool | Literal["lines"]
 """Whether progress is shown: bars on a terminal only, or, with "lines", plain lines elsewhere."""
 
 EVERY = 10.0  # seconds between two lines of a stage
-
-
-class Interrupted(Exception):
-    """Raised in threads whose run was given up."""
 
 
 class Counts(ProgressColumn):
@@ -52,7 +50,7 @@ def counted(task: Task) -> str:
 class Stage:
     """One bar: a stage of the run with a known number of steps."""
 
-    def __init__(self, bars: "Bars", task: TaskID):
+    def __init__(self, bars: "ProgressDisplay", task: TaskID):
         self._bars, self._task = bars, task
 
     def advance(self, steps: int = 1) -> None:
@@ -73,10 +71,10 @@ class Stage:
         self._bars.tell(self._task)
 
 
-class Bars:
+class ProgressDisplay:
     """The bars, or lines, of one run, to be used in a `with` statement."""
 
-    def __init__(self, shown: Shown = True):
+    def __init__(self, shown: ProgressMode = True):
         if shown not in (True, False, "lines"):
             raise ValueError(f'progress must be True, False or "lines"; got {shown!r}.')
         console = Console(stderr=True)
@@ -97,7 +95,9 @@ class Bars:
 
     def stage(self, description: str, total: int | None, num_shards: int | None = None) -> Stage:
         """Begin a stage of so many steps, or of as many as it takes; one that samples has shards."""
-        task = self.progress.add_task(description, total=total, num_shards=num_shards, num_finished=0)
+        task = self.progress.add_task(
+            description, total=total, num_shards=num_shards, num_finished=0
+        )
         self._told[task] = time.monotonic()
         self._write(f"{description} …")
         return Stage(self, task)
@@ -122,11 +122,13 @@ class Bars:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> "ProgressDisplay":
         self.progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None
+    ) -> None:
         if kind is not None:
             self.given_up.set()
         self.progress.stop()

@@ -6,15 +6,23 @@ into one on points through $\log |\det J_T(u)|$.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import IdentityTransform, IndependentTransform
 
-from .typing import Params, Point, Scalar
+Params: TypeAlias = Mapping[str, Array]
+"""Named values, each in its own space."""
+
+Point: TypeAlias = Float[Array, " dim"]
+"""Params as one vector of real numbers."""
+
+Scalar: TypeAlias = Float[Array, ""]
 
 
 class Space:
@@ -30,7 +38,9 @@ class Space:
     def __init__(self, constraint: Constraint, *shape: int):
         for size in shape:
             if not isinstance(size, int | np.integer) or size < 1:
-                raise ValueError(f"{type(self).__name__}: sizes must be whole numbers above 0; got {size!r}.")
+                raise ValueError(
+                    f"{type(self).__name__}: sizes must be whole numbers above 0; got {size!r}."
+                )
         self._constraint = constraint
         self.shape = tuple(int(size) for size in shape)
 
@@ -60,7 +70,10 @@ class Space:
     @property
     def is_positive_definite(self) -> bool:
         """Whether a value is one positive-definite matrix."""
-        return isinstance(self._constraint, type(constraints.positive_definite)) and len(self.shape) == 2
+        return (
+            isinstance(self._constraint, type(constraints.positive_definite))
+            and len(self.shape) == 2
+        )
 
     @property
     def num_labels(self) -> int | None:
@@ -119,7 +132,9 @@ class Simplex(Space):
     def __init__(self, *shape: int, exchangeable: bool = False):
         _need_axes("Simplex", shape, 1, "the number of categories, 2 or more")
         if exchangeable and len(shape) != 1:
-            raise ValueError(f"an exchangeable Simplex has one axis, its categories; got the shape {shape}.")
+            raise ValueError(
+                f"an exchangeable Simplex has one axis, its categories; got the shape {shape}."
+            )
         super().__init__(constraints.simplex, *shape)
         self.exchangeable = exchangeable
 
@@ -263,7 +278,9 @@ class Product(Mapping[str, Space]):
         """Parameters whose exchangeable components share their labels: their coordinates, and their space."""
         found = []
         for count in sorted({space.num_labels for space in self.values() if space.num_labels}):
-            part = Product({name: space for name, space in self.items() if space.num_labels == count})
+            part = Product(
+                {name: space for name, space in self.items() if space.num_labels == count}
+            )
             found.append((self.indices(*part), part))
         return found
 
@@ -314,7 +331,8 @@ class Product(Mapping[str, Space]):
         """Real coordinates of exchangeable parameters by component, an array (component, coordinate)."""
         parts = jnp.split(point, self._ends[:-1])
         return jnp.concatenate(
-            [space.components(part) for space, part in zip(self.values(), parts, strict=True)], axis=1
+            [space.components(part) for space, part in zip(self.values(), parts, strict=True)],
+            axis=1,
         )
 
     def unconstrain(self, params: Params) -> Point:

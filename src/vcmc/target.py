@@ -13,22 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .holding import Holding, Task, Work
-from .model import Model, Subposterior, bend, evaluate, prepare
-from .shard import AbstractPartition, Shard
-from .typing import Point
+from .data.cache import ShardCache, Task, Work
+from .data.shard import AbstractPartition, Shard
+from .density import Subposterior, evaluate, hessian_products, prepare
+from .model import Model
+from .space import Point
 
 
 @runtime_checkable
 class Mapper(Protocol):
     """Anything that does work on tasks, and returns what comes out in their order: the executor that the target runs on."""
 
-    def map(self, work: Work, tasks: Sequence[Task], holding: Holding) -> Iterable[Any]: ...
+    def map(self, work: Work, tasks: Sequence[Task], shard_cache: ShardCache) -> Iterable[Any]: ...
 
 
-NUM_TASKS = (
-    64  # of one evaluation, at most: the same on all executors, so that sums are equal to the last bit
-)
+NUM_TASKS = 64  # of one evaluation, at most: the same on all executors, so that sums are equal to the last bit
 SMALL, NUM_PIECES = 2**28, 2  # below so many bytes, rows are copied and evaluated in so few pieces
 
 
@@ -36,30 +35,30 @@ class Target:
     """The full log density of a model, evaluated shard by shard on an executor."""
 
     def __init__(self, model: Model, shards: AbstractPartition | Sequence[Shard], executor: Mapper):
-        self.holding = Holding(model, shards)
+        self.shard_cache = ShardCache(model, shards)
         self.executor = executor
 
     @classmethod
     def fitted(cls, model: Model, partition: AbstractPartition, executor: Mapper) -> "Target":
         """The target of a model that takes its point estimates, if it has any, from all shards."""
         target = cls(model, partition, executor)
-        target.holding.model = model.fitted(target.holding.shards)
+        target.shard_cache.model = model.fitted(target.shard_cache.shards)
         return target
 
     @property
     def model(self) -> Model:
         """The model, with its point estimates."""
-        return self.holding.model
+        return self.shard_cache.model
 
     @property
     def num_shards(self) -> int:
         """How many shards there are."""
-        return self.holding.num_shards
+        return self.shard_cache.num_shards
 
     @cached_property
     def pilot(self) -> Subposterior:
         """The log density of one shard, which is always at hand."""
-        return self.holding.density(0)
+        return self.shard_cache.density(0)
 
     def __call__(
         self, points: Float[Array, "point dim"], only: Sequence[int] | None = None
@@ -70,7 +69,7 @@ class Target:
         """
         tasks, joined = self._pieces if only is None else (_cut(only, NUM_TASKS), 0)
         work = partial(_evaluate, points=points, joined=joined)
-        log_densities, scores = _sum(self.executor.map(work, tasks, self.holding))
+        log_densities, scores = _sum(self.executor.map(work, tasks, self.shard_cache))
         scale = 1 if only is None else self.num_shards / len(only)
         return jnp.asarray(scale * log_densities), jnp.asarray(scale * scores)
 
@@ -79,19 +78,21 @@ class Target:
     ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
         """Log densities and scores of one shard at a batch of points."""
         work = partial(_evaluate, points=points, joined=0)
-        ((log_densities, scores),) = self.executor.map(work, [Task((shard,))], self.holding)
+        ((log_densities, scores),) = self.executor.map(work, [Task((shard,))], self.shard_cache)
         return jnp.asarray(log_densities), jnp.asarray(scores)
 
-    def bend(self, point: Point, directions: Float[Array, "direction dim"]) -> Float[Array, "direction dim"]:
+    def hessian_products(
+        self, point: Point, directions: Float[Array, "direction dim"]
+    ) -> Float[Array, "direction dim"]:
         """How the score at a point changes along directions: products of the Hessian with them."""
         tasks, joined = self._pieces
-        work = partial(_bend, point=point, directions=directions, joined=joined)
-        return jnp.asarray(np.sum(list(self.executor.map(work, tasks, self.holding)), axis=0))
+        work = partial(_hessian_products, point=point, directions=directions, joined=joined)
+        return jnp.asarray(np.sum(list(self.executor.map(work, tasks, self.shard_cache)), axis=0))
 
     def prepare(self) -> None:
         """Compile what evaluates many points, where that happens in this process."""
         tasks, joined = self._pieces
-        prepare(next(iter(_densities(self.holding, tasks[0], joined))))
+        prepare(next(iter(_densities(self.shard_cache, tasks[0], joined))))
 
     @cached_property
     def _pieces(self) -> tuple[list[Task], int]:
@@ -100,7 +101,7 @@ class Target:
         Small shards are joined to larger ones, as calling a compiled function takes longer than evaluating few rows.
         """
         every = range(self.num_shards)
-        if self.num_shards <= NUM_PIECES or not self.holding.partition.is_small(SMALL):
+        if self.num_shards <= NUM_PIECES or not self.shard_cache.partition.is_small(SMALL):
             return _cut(every, NUM_TASKS), 0
         pieces = _cut(every, NUM_PIECES)
         return pieces, len(pieces[0].shards)
@@ -111,25 +112,38 @@ def _cut(shards: Sequence[int], num_parts: int) -> list[Task]:
     return [Task(tuple(shards[first : first + size])) for first in range(0, len(shards), size)]
 
 
-def _densities(holding: Holding, task: Task, joined: int) -> Iterable[Subposterior]:
+def _densities(shard_cache: ShardCache, task: Task, joined: int) -> Iterable[Subposterior]:
     if joined:
-        return [holding.joined(task.shards, joined)]
-    return (holding.density(shard) for shard in task.shards)
+        return [shard_cache.joined(task.shards, joined)]
+    return (shard_cache.density(shard) for shard in task.shards)
 
 
 def _evaluate(
-    holding: Holding, task: Task, advance: Callable[[int], None], points: Any, joined: int
+    shard_cache: ShardCache, task: Task, advance: Callable[[int], None], points: Any, joined: int
 ) -> tuple[np.ndarray, np.ndarray]:
     del advance
-    return _sum(evaluate(density, jnp.asarray(points)) for density in _densities(holding, task, joined))
+    return _sum(
+        evaluate(density, jnp.asarray(points)) for density in _densities(shard_cache, task, joined)
+    )
 
 
-def _bend(
-    holding: Holding, task: Task, advance: Callable[[int], None], point: Any, directions: Any, joined: int
+def _hessian_products(
+    shard_cache: ShardCache,
+    task: Task,
+    advance: Callable[[int], None],
+    point: Any,
+    directions: Any,
+    joined: int,
 ) -> np.ndarray:
     del advance
     point, directions = jnp.asarray(point), jnp.asarray(directions)
-    return np.sum([bend(density, point, directions) for density in _densities(holding, task, joined)], axis=0)
+    return np.sum(
+        [
+            hessian_products(density, point, directions)
+            for density in _densities(shard_cache, task, joined)
+        ],
+        axis=0,
+    )
 
 
 def _sum(parts: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
@@ -161,4 +175,6 @@ class Minibatch:
         only = self._generator.choice(every, self.num_shards, replace=False).tolist()
         values, scores = self.target(jnp.concatenate([points, self.anchor[None]]), only)
         rest = self._score - scores[-1]
-        return self._value + values[:-1] - values[-1] + (points - self.anchor) @ rest, rest + scores[:-1]
+        return self._value + values[:-1] - values[-1] + (
+            points - self.anchor
+        ) @ rest, rest + scores[:-1]

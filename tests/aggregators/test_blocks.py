@@ -60,7 +60,9 @@ def test_blocks_do_not_see_each_other():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match=r"families name \['gamma'\], but the parameters are \['beta'"):
+    with pytest.raises(
+        ValueError, match=r"families name \['gamma'\], but the parameters are \['beta'"
+    ):
         BlockFamily({"gamma": VectorFamily()}).fit(SPACE, DRAWS, Precision())
 
 

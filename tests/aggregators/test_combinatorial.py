@@ -60,7 +60,9 @@ def test_the_first_shards_labels_are_the_common_ones(draws):
     relabel = jax.jit(jax.vmap(SPACE.relabel, in_axes=(0, None)))
     moved = jnp.concatenate([relabel(draws[0], order)[None], draws[1:]])
     found = aggregate(CombinatorialFamily().fit(SPACE, moved, Precision()), moved)
-    expected = relabel(aggregate(CombinatorialFamily().fit(SPACE, draws, Precision()), draws), order)
+    expected = relabel(
+        aggregate(CombinatorialFamily().fit(SPACE, draws, Precision()), draws), order
+    )
     compared = np.array(SPACE.indices("centres", "scales"))
     np.testing.assert_allclose(found[:, compared], expected[:, compared], atol=1e-9)
 
@@ -89,5 +91,9 @@ def test_distances_are_measured_in_units_of_spread():
 
 
 def test_it_is_for_exchangeable_parameters():
-    with pytest.raises(TypeError, match=r"combinatorial family is for parameters in vcmc.Exchangeable"):
-        CombinatorialFamily().fit(Product({"beta": vcmc.Real(3)}), jnp.zeros((2, 5, 3)), Precision())
+    with pytest.raises(
+        TypeError, match=r"combinatorial family is for parameters in vcmc.Exchangeable"
+    ):
+        CombinatorialFamily().fit(
+            Product({"beta": vcmc.Real(3)}), jnp.zeros((2, 5, 3)), Precision()
+        )

@@ -30,7 +30,12 @@ CENTRES = Product(
     }
 )
 MIXED = Product(
-    {"scale": vcmc.Positive(), **CENTRES, "precision": vcmc.PositiveDefinite(2), "beta": vcmc.Real(3)}
+    {
+        "scale": vcmc.Positive(),
+        **CENTRES,
+        "precision": vcmc.PositiveDefinite(2),
+        "beta": vcmc.Real(3),
+    }
 )
 
 FAMILIES = {
@@ -92,4 +97,6 @@ def test_affine_maps_begin_as_consensus():
         consensus = VectorFamily(full=full).fit(REAL, draws, Precision())
         for per_shard in (False, True):
             affine = AffineFamily(full=full, per_shard=per_shard).fit(REAL, draws, Precision())
-            np.testing.assert_allclose(aggregate(affine, draws), aggregate(consensus, draws), atol=1e-10)
+            np.testing.assert_allclose(
+                aggregate(affine, draws), aggregate(consensus, draws), atol=1e-10
+            )

@@ -26,7 +26,9 @@ def random_points(seed, scale=1.0):
 @given(st.integers(0, 10**6), st.floats(0.01, 3), st.booleans())
 def test_every_merged_matrix_is_positive_definite(seed, scale, full):
     values = jax.random.normal(jax.random.key(seed), (4, 3, 3) if full else (4, 3))
-    weights = project((Matrices if full else Diagonal)(values))  # some of them as small as they may be
+    weights = project(
+        (Matrices if full else Diagonal)(values)
+    )  # some of them as small as they may be
     merged = merge(Spectral(weights, 3), random_points(seed, scale))
     eigenvalues = np.linalg.eigvalsh(constrain(merged)["precision"])
     assert np.isfinite(merged).all()
@@ -44,7 +46,9 @@ def test_it_is_the_papers_formula():
     found = SPACE.constrain(Spectral(weights, 3)(points))["precision"]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     diagonal = Matrices(jax.vmap(jnp.diag)(weights.values))
-    np.testing.assert_allclose(Spectral(diagonal, 3)(points), Spectral(weights, 3)(points), atol=1e-9)
+    np.testing.assert_allclose(
+        Spectral(diagonal, 3)(points), Spectral(weights, 3)(points), atol=1e-9
+    )
 
 
 def test_log_volumes_are_exact_for_multiples_of_the_identity():
@@ -61,13 +65,17 @@ def test_log_volumes_are_exact_for_multiples_of_the_identity():
     # log_dets measures volume at the sum, the Jacobian at the part: take the difference out
     volume = prepared.log_volumes[0]
     part_volume = aggregator.prepare(jnp.stack([part(point)] * 2)).log_volumes[0]
-    np.testing.assert_allclose(aggregator.log_dets(prepared)[0] + volume - part_volume, expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        aggregator.log_dets(prepared)[0] + volume - part_volume, expected, rtol=1e-9
+    )
 
 
 def test_weights_are_shown_by_row_of_the_triangle():
     """NumPyro's coordinates are the strict triangle, row by row, and then the diagonal."""
     weights = Diagonal(jnp.array([[0.1, 0.2, 0.3], [0.9, 0.8, 0.7]]))
-    np.testing.assert_allclose(Spectral(weights, 3).shard_weights()[0], [0.2, 0.3, 0.3, 0.1, 0.2, 0.3])
+    np.testing.assert_allclose(
+        Spectral(weights, 3).shard_weights()[0], [0.2, 0.3, 0.3, 0.1, 0.2, 0.3]
+    )
 
 
 def test_it_is_for_one_matrix():

@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 from sklearn.covariance import OAS
 
 from vcmc.aggregators import Diagonal, Matrices, Precision
-from vcmc.aggregators.weights import FLOOR, _amounts, shrunk_covariances
+from vcmc.aggregators.weights import FLOOR, _amounts
+from vcmc.linalg.shrinkage import shrunk_covariances
 
 
 def random_matrices(seed, num_shards, dim, scale):
@@ -127,14 +128,20 @@ def test_free_coordinates_always_stand_for_weights(seed):
 def test_free_coordinates_lead_back():
     draws = jax.random.normal(jax.random.key(0), (4, 50, 3)) * jnp.linspace(1, 3, 4)[:, None, None]
     for weights in (Precision().diagonal(draws), Matrices(random_matrices(0, 4, 3, 0.1)).project()):
-        np.testing.assert_allclose(weights.from_free(weights.free()).values, weights.values, atol=1e-10)
+        np.testing.assert_allclose(
+            weights.from_free(weights.free()).values, weights.values, atol=1e-10
+        )
 
 
 def test_log_determinants():
     matrices = Matrices(random_matrices(0, 4, 3, 0.05)).project()
-    np.testing.assert_allclose(matrices.log_dets(), np.linalg.slogdet(matrices.values)[1], rtol=1e-10)
+    np.testing.assert_allclose(
+        matrices.log_dets(), np.linalg.slogdet(matrices.values)[1], rtol=1e-10
+    )
     diagonal = Diagonal(matrices.diagonals())
-    np.testing.assert_allclose(diagonal.log_dets(), np.log(matrices.diagonals()).sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(
+        diagonal.log_dets(), np.log(matrices.diagonals()).sum(axis=1), rtol=1e-12
+    )
 
 
 def test_shrinkage_is_oracle_approximating():
@@ -143,16 +150,18 @@ def test_shrinkage_is_oracle_approximating():
     covariance = np.cov(draws.T, ddof=0)
     (amount,), (variance,) = _amounts(covariance[None], 30)
     np.testing.assert_allclose(
-        (1 - amount) * covariance + amount * variance * np.eye(len(covariance)), expected, rtol=1e-10
+        (1 - amount) * covariance + amount * variance * np.eye(len(covariance)),
+        expected,
+        rtol=1e-10,
     )
 
 
 @pytest.mark.parametrize("num_draws", [10, 30, 300])
 def test_shrinkage_helps_where_draws_are_few(num_draws):
     """Twenty dimensions, equal shards: the best weights are uniform, plain inverses are far off."""
-    noise = jax.random.normal(jax.random.key(0), (8, num_draws, 20)) @ jnp.linspace(-1, 1, 400).reshape(
-        20, 20
-    )
+    noise = jax.random.normal(jax.random.key(0), (8, num_draws, 20)) @ jnp.linspace(
+        -1, 1, 400
+    ).reshape(20, 20)
     draws = noise + jax.random.normal(jax.random.key(1), noise.shape)
     covariances = shrunk_covariances(draws)
     assert (np.linalg.eigvalsh(covariances) > 0).all()

@@ -28,7 +28,9 @@ class Powered(NamedTuple):
         space = vcmc.Model(
             {"theta": vcmc.Real(len(self.mean))}, lambda params: 0.0, lambda params, rows: 0.0
         ).space
-        return Subposteriors(self.shards.draws(draws) if isinstance(draws, int) else draws, space, None, seed)
+        return Subposteriors(
+            self.shards.draws(draws) if isinstance(draws, int) else draws, space, None, seed
+        )
 
     def off(self, draws: Any) -> tuple[float, float]:
         """By how many sds the means of draws are off, and by how much their covariance, relative to the sds."""
@@ -54,7 +56,9 @@ def powered(gaussian_shards):
         means = np.einsum("kij,kj->ki", covariances, num_shards * sums)
         covariance = np.linalg.inv(prior + products.sum(axis=0))
         return Powered(
-            type(gaussian_shards(1, 1))(means, covariances), covariance @ sums.sum(axis=0), covariance
+            type(gaussian_shards(1, 1))(means, covariances),
+            covariance @ sums.sum(axis=0),
+            covariance,
         )
 
     return make
@@ -69,12 +73,16 @@ def _subposteriors(draws, target=None, seed=0):
 def _errors(merged, mean, covariance):
     """The errors of the mean, in standard deviations, and of the standard deviations, relative to them."""
     merged, sds = np.asarray(merged), np.sqrt(np.diag(covariance))
-    return np.abs((merged.mean(axis=0) - mean) / sds).max(), np.abs(merged.std(axis=0) / sds - 1).max()
+    return np.abs((merged.mean(axis=0) - mean) / sds).max(), np.abs(
+        merged.std(axis=0) / sds - 1
+    ).max()
 
 
 def _log_gammas(shape, size, generator):
     """Logarithms of gamma draws, which do not underflow if the shape is small."""
-    return np.log(generator.gamma(shape + 1, size=size)) + np.log(generator.uniform(size=size)) / shape
+    return (
+        np.log(generator.gamma(shape + 1, size=size)) + np.log(generator.uniform(size=size)) / shape
+    )
 
 
 def _rare_successes(seed, num_draws, num_shards=15, num_trials=10_000):
@@ -85,7 +93,9 @@ def _rare_successes(seed, num_draws, num_shards=15, num_trials=10_000):
     for part in np.array_split(successes, num_shards):
         # prior times Jacobian is p (1 - p), to the power 1/K
         shapes = part.sum() + 1 / num_shards, (~part).sum() + 1 / num_shards
-        logits = _log_gammas(shapes[0], num_draws, generator) - _log_gammas(shapes[1], num_draws, generator)
+        logits = _log_gammas(shapes[0], num_draws, generator) - _log_gammas(
+            shapes[1], num_draws, generator
+        )
         draws.append(logits[:, None])
     shapes = successes.sum() + 1, (~successes).sum() + 1
     mean = digamma(shapes[0]) - digamma(shapes[1])
@@ -96,7 +106,9 @@ def _agreeing(num_shards, dim, num_draws, seed=0):
     """Gaussian shards of one covariance, with means as far apart as such shards of one data set have them."""
     generator = np.random.default_rng(seed)
     means = generator.normal(size=(num_shards, 1, dim))
-    return list(means + generator.normal(size=(num_shards, num_draws, dim))), means.mean(axis=(0, 1))
+    return list(means + generator.normal(size=(num_shards, num_draws, dim))), means.mean(
+        axis=(0, 1)
+    )
 
 
 def _two_modes(combiner):

@@ -11,7 +11,9 @@ def closed_form(shards):
     """Mean and covariance of the barycentre, in coordinates in which the shards' covariances are the identity on average."""
     outside = np.linalg.cholesky(shards.covariances.mean(axis=0))
     inside = np.linalg.inv(outside)
-    return shards.means.mean(axis=0), outside @ barycenter(inside @ shards.covariances @ inside.T) @ outside.T
+    return shards.means.mean(axis=0), outside @ barycenter(
+        inside @ shards.covariances @ inside.T
+    ) @ outside.T
 
 
 @pytest.mark.parametrize("marginals", [False, True])
@@ -49,7 +51,9 @@ def test_it_solves_its_equation(gaussian_shards):
 def test_pot_agrees(gaussian_shards):
     pot = pytest.importorskip("ot", reason="POT is not installed")
     shards = gaussian_shards(6, 5)
-    mean, covariance = pot.gaussian.bures_wasserstein_barycenter(shards.means, shards.covariances, eps=1e-10)
+    mean, covariance = pot.gaussian.bures_wasserstein_barycenter(
+        shards.means, shards.covariances, eps=1e-10
+    )
     np.testing.assert_allclose(barycenter(shards.covariances), covariance, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(shards.means.mean(axis=0), mean)
 
@@ -75,7 +79,9 @@ def test_quantiles_are_averaged(powered):
     levels = (np.arange(num_draws) + 0.5) / num_draws
     generator = np.random.default_rng(0)
     draws = [
-        np.stack([generator.permutation(scale * gamma.ppf(levels, shape)) for shape in (1, 4)], axis=1)
+        np.stack(
+            [generator.permutation(scale * gamma.ppf(levels, shape)) for shape in (1, 4)], axis=1
+        )
         for scale in scales
     ]
     merged = np.sort(Barycenter(marginals=True)(powered(4, 2).subposteriors(draws)).draws, axis=0)

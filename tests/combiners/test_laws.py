@@ -65,7 +65,9 @@ def test_a_thousand_shards(combiner, gaussian_shards):
     one = gaussian_shards(1, 2)
     many = one.repeated(1000)
     draws = jnp.asarray(
-        np.random.default_rng(0).multivariate_normal(one.means[0], one.covariances[0], size=(1000, 60))
+        np.random.default_rng(0).multivariate_normal(
+            one.means[0], one.covariances[0], size=(1000, 60)
+        )
     )
     target = many.target() if combiner.needs.target else None
     space = one.target().model.space

@@ -37,7 +37,9 @@ def test_it_is_the_median_in_the_space_of_the_kernel(powered):
     expected = weights @ truth.shards.means
     spread = np.sqrt(np.max(weights @ (truth.shards.means - expected) ** 2 / truth.sds**2))
     # weights are known to a few per cent, by 500 frequencies and a bandwidth of 1000 distances
-    assert np.abs((merged.mean(axis=0) - expected) / truth.sds).max() < 0.1 * spread + 4 / np.sqrt(3000)
+    assert np.abs((merged.mean(axis=0) - expected) / truth.sds).max() < 0.1 * spread + 4 / np.sqrt(
+        3000
+    )
 
 
 def test_one_shard_in_ten_may_be_wrong(powered):
@@ -84,7 +86,8 @@ def test_units_do_not_matter(powered):
 def test_unequal_counts(powered):
     truth = powered(4, 2)
     draws = [
-        np.asarray(truth.shards.draws(count)[shard]) for shard, count in enumerate((3000, 100, 2000, 50))
+        np.asarray(truth.shards.draws(count)[shard])
+        for shard, count in enumerate((3000, 100, 2000, 50))
     ]
     merged = Median()(truth.subposteriors(draws)).draws
     assert merged.shape == (3000, 2)

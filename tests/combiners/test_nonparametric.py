@@ -11,7 +11,9 @@ GRID = np.linspace(-6, 10, 2001)
 
 def line(draws, seed=0):
     """Shards of one dimension."""
-    return Subposteriors([own[:, None] for own in draws], Product({"theta": vcmc.Real(1)}), seed=seed)
+    return Subposteriors(
+        [own[:, None] for own in draws], Product({"theta": vcmc.Real(1)}), seed=seed
+    )
 
 
 def two_modes(num_shards, num_draws, share, seed=0):
@@ -44,7 +46,9 @@ def distance(draws, densities):
 )
 def test_draws_are_of_the_product_of_kernel_densities(make, shrink):
     shards, bandwidth, num_draws = make(2, 400), 0.3, 4000
-    tiled = np.tile(shards, num_draws // shards.shape[1])  # the same kernels, and more draws of their product
+    tiled = np.tile(
+        shards, num_draws // shards.shape[1]
+    )  # the same kernels, and more draws of their product
     merged = np.asarray(Nonparametric(bandwidth, shrink=shrink)(line(tiled)).draws)
     densities = [kernel_density(own, bandwidth, shrink) for own in shards]
     # Kolmogorov: 1.95 is passed once in a thousand; chains are independent, one for every draw

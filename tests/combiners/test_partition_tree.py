@@ -58,7 +58,8 @@ def test_flat_blocks_are_wider(agreeing, subposteriors):
     """Without slopes, what falls off across a block is smeared over it."""
     draws, _ = agreeing(4, 2, 2000)
     smooth, flat = (
-        np.asarray(PartitionTree(smooth=smooth)(subposteriors(draws)).draws) for smooth in (True, False)
+        np.asarray(PartitionTree(smooth=smooth)(subposteriors(draws)).draws)
+        for smooth in (True, False)
     )
     assert (flat.std(axis=0) > 1.1 * smooth.std(axis=0)).all()
 

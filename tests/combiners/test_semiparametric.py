@@ -11,13 +11,17 @@ GRID = np.linspace(-6, 12, 2251)
 
 def line(draws, seed=0):
     """Shards of one dimension."""
-    return Subposteriors([own[:, None] for own in draws], Product({"theta": vcmc.Real(1)}), seed=seed)
+    return Subposteriors(
+        [own[:, None] for own in draws], Product({"theta": vcmc.Real(1)}), seed=seed
+    )
 
 
 def corrected(draws, bandwidth, like):
     """The Gaussian of one shard, corrected by kernels, on the grid; its precision is estimated as for so many draws."""
     mean, sd = draws.mean(), np.std(draws, ddof=1)
-    narrow = sd * np.sqrt((like - 1) / (like - 3))  # without what the inverse of an estimate is too large by
+    narrow = sd * np.sqrt(
+        (like - 1) / (like - 3)
+    )  # without what the inverse of an estimate is too large by
     weights = 1 / norm.pdf(draws, mean, narrow)
     kernels = norm.pdf(GRID[:, None], draws, bandwidth * narrow)
     return norm.pdf(GRID, mean, narrow) * (kernels @ weights) / len(draws)
@@ -31,12 +35,14 @@ def distance(draws, densities):
 
 def test_draws_are_of_the_product_of_corrected_gaussians():
     shards, bandwidth, num_draws = np.random.default_rng(0).gamma(3.0, size=(2, 400)), 0.3, 4000
-    tiled = np.tile(shards, num_draws // shards.shape[1])  # the same kernels, and more draws of their product
+    tiled = np.tile(
+        shards, num_draws // shards.shape[1]
+    )  # the same kernels, and more draws of their product
     merged = np.asarray(Semiparametric(bandwidth)(line(tiled)).draws)[:, 0]
     # Kolmogorov: 1.95 is passed once in a thousand; chains are independent, one for every draw
-    assert distance(merged, [corrected(own, bandwidth, num_draws) for own in tiled]) < 1.95 / np.sqrt(
-        num_draws
-    )
+    assert distance(
+        merged, [corrected(own, bandwidth, num_draws) for own in tiled]
+    ) < 1.95 / np.sqrt(num_draws)
 
 
 def test_unequal_counts():
@@ -44,9 +50,9 @@ def test_unequal_counts():
     few = few[:300]
     merged = np.asarray(Semiparametric(0.3)(line([many, few])).draws)[:, 0]
     assert len(merged) == len(many)
-    assert distance(merged, [corrected(own, 0.3, len(own)) for own in (many, few)]) < 1.95 / np.sqrt(
-        len(merged)
-    )
+    assert distance(
+        merged, [corrected(own, 0.3, len(own)) for own in (many, few)]
+    ) < 1.95 / np.sqrt(len(merged))
 
 
 @pytest.mark.parametrize("pairwise", [True, False])

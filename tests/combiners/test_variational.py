@@ -15,8 +15,8 @@ import vcmc
 from vcmc.aggregators import BlockFamily, Precision, SpectralFamily, Uniform, VectorFamily
 from vcmc.combiners import Consensus, Subposteriors, Variational
 from vcmc.models import GaussianMixture, NormalWishart, Probit
-from vcmc.objective import EntropyPower, NearestNeighbours, Relaxed, Tighter
-from vcmc.optimizers import Adaptive, Newton, ProjectedGradient
+from vcmc.variational import Adaptive, Newton, ProjectedGradient
+from vcmc.variational.entropies import EntropyPower, NearestNeighbours, Relaxed, Tighter
 
 
 @pytest.mark.parametrize(("entropy", "expected"), [(Relaxed(), 0.234), (EntropyPower(), 0.1)])
@@ -33,7 +33,8 @@ def test_two_shards_of_precisions_one_and_nine(entropy, expected, optimizer, gau
 
 
 @pytest.mark.parametrize(
-    ("start", "entropy"), [(Uniform(), Relaxed()), (Precision(), Tighter()), (Uniform(), EntropyPower())]
+    ("start", "entropy"),
+    [(Uniform(), Relaxed()), (Precision(), Tighter()), (Uniform(), EntropyPower())],
 )
 def test_every_start_and_entropy_gives_a_posterior(start, entropy, gaussian_shards):
     shards = gaussian_shards(5, 2, spread=0.3).subposteriors(500)
@@ -89,7 +90,9 @@ def test_small_shards_of_a_probit_regression_lose_their_common_bias():
 
 def test_mixtures_are_merged_whatever_their_labels():
     model = GaussianMixture(3, 2)
-    rows = model.simulate(3, 1500, {"centres": np.array([[-3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])}).rows
+    rows = model.simulate(
+        3, 1500, {"centres": np.array([[-3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])}
+    ).rows
     partition = vcmc.split(rows, 5)
     tree = vcmc.infer(model, partition, combiner=Variational(BlockFamily()), num_draws=500)
     values = tree["subposterior"]["centres"].to_numpy()[:, 0].copy()
@@ -99,14 +102,18 @@ def test_mixtures_are_merged_whatever_their_labels():
     relabelled = vcmc.combine(
         {"centres": values}, combiner=Variational(BlockFamily()), model=model, rows=partition
     )
-    np.testing.assert_allclose(relabelled["posterior"]["centres"], again["posterior"]["centres"], atol=1e-9)
+    np.testing.assert_allclose(
+        relabelled["posterior"]["centres"], again["posterior"]["centres"], atol=1e-9
+    )
 
 
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 def test_matrices_can_be_merged_by_their_spectra():
     model = NormalWishart(3)
     rows = model.simulate(0, 1000, {"precision": np.diag([1.0, 2.0, 4.0])}).rows
-    tree = vcmc.infer(model, rows, num_shards=4, combiner=Variational(family=SpectralFamily()), num_draws=400)
+    tree = vcmc.infer(
+        model, rows, num_shards=4, combiner=Variational(family=SpectralFamily()), num_draws=400
+    )
     assert np.linalg.eigvalsh(tree["posterior"]["precision"]).min() > 0
     shard = vcmc.split(rows, 1).load(0)
     whole = model.fitted([shard]).posterior_of(shard)
@@ -117,7 +124,9 @@ def test_matrices_can_be_merged_by_their_spectra():
 
 def mixed_log_prior(params):
     """Wishart, normal, normal and exponential."""
-    precision, centres, beta, scale = (params[name] for name in ("precision", "centres", "beta", "scale"))
+    precision, centres, beta, scale = (
+        params[name] for name in ("precision", "centres", "beta", "scale")
+    )
     wishart = 0.5 * jnp.linalg.slogdet(precision)[1] - 0.5 * jnp.trace(precision)
     return wishart - jnp.sum(centres**2) / 18 - jnp.sum(beta**2) / 8 - scale / 2
 
@@ -138,7 +147,8 @@ def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
     covariate = generator.normal(size=(num_rows, 2))
     rows = {
         "z": generator.multivariate_normal([0, 0], [[1.0, 0.6], [0.6, 1.0]], num_rows),
-        "x": np.where(generator.random(num_rows) < 0.5, -2.0, 2.0) + generator.normal(size=num_rows),
+        "x": np.where(generator.random(num_rows) < 0.5, -2.0, 2.0)
+        + generator.normal(size=num_rows),
         "y": covariate @ [1.0, -0.5] + 0.7 * generator.normal(size=num_rows),
         "covariate": covariate,
     }
@@ -165,7 +175,9 @@ def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
             ]
             if name == "centres":
                 values = [np.sort(value, axis=1) for value in values]
-            found.append(np.abs(values[0].mean(axis=0) - values[1].mean(axis=0)) / values[1].std(axis=0))
+            found.append(
+                np.abs(values[0].mean(axis=0) - values[1].mean(axis=0)) / values[1].std(axis=0)
+            )
         return np.concatenate(found)
 
     learned, averaged = errors(tree), errors(consensus)
@@ -181,14 +193,22 @@ def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
 def test_combine_takes_rows_split_anyhow(conjugate):
     partition = vcmc.split(conjugate.rows, 4)
     generator = np.random.default_rng(0)
-    draws = [generator.multivariate_normal(*conjugate.posterior(m, 0.25), 1000) for m in partition.members]
+    draws = [
+        generator.multivariate_normal(*conjugate.posterior(m, 0.25), 1000)
+        for m in partition.members
+    ]
     combined = [
         vcmc.combine(
-            {"beta": np.stack(draws)}, combiner=Variational(BlockFamily()), model=conjugate.model, rows=rows
+            {"beta": np.stack(draws)},
+            combiner=Variational(BlockFamily()),
+            model=conjugate.model,
+            rows=rows,
         )
         for rows in (conjugate.rows, vcmc.split(conjugate.rows, 7))
     ]
-    np.testing.assert_allclose(combined[0]["posterior"]["beta"], combined[1]["posterior"]["beta"], rtol=1e-6)
+    np.testing.assert_allclose(
+        combined[0]["posterior"]["beta"], combined[1]["posterior"]["beta"], rtol=1e-6
+    )
 
 
 def test_a_target_is_needed(gaussian_shards):
@@ -216,7 +236,9 @@ def test_a_climb_that_falls_is_undone(gaussian_shards):
 
 def test_a_start_that_cannot_be_bettered_is_no_cause_for_alarm(gaussian_shards):
     like = gaussian_shards(1, 2)
-    shards = type(like)(np.zeros((3, 2)), np.array([1.0, 2.0, 4.0])[:, None, None] * like.covariances)
+    shards = type(like)(
+        np.zeros((3, 2)), np.array([1.0, 2.0, 4.0])[:, None, None] * like.covariances
+    )
     assert Variational(BlockFamily(), entropy=EntropyPower())(shards.subposteriors(500)).notes == []
 
 
@@ -226,7 +248,7 @@ def test_a_target_that_is_not_finite_is_said(gaussian_shards):
 
     class Broken(type(target)):
         def __init__(self):
-            self.holding, self.executor = target.holding, target.executor
+            self.shard_cache, self.executor = target.shard_cache, target.executor
 
         def __call__(self, points, only=None):
             log_densities, scores = target(points, only)
@@ -261,19 +283,26 @@ def test_combine_gives_what_infer_gave_whatever_the_order_of_names():
 def test_a_model_says_the_space_and_needs_all_its_draws(conjugate, gaussian_shards):
     draws = {"beta": gaussian_shards(3, 3).draws(50)}
     with pytest.raises(ValueError, match="takes space= or a model"):
-        vcmc.combine(draws, space={"beta": vcmc.Real(3)}, model=conjugate.model, rows=conjugate.rows)
-    with pytest.raises(ValueError, match=r"parameters \['beta'\], but there are no draws of \['beta'\]"):
+        vcmc.combine(
+            draws, space={"beta": vcmc.Real(3)}, model=conjugate.model, rows=conjugate.rows
+        )
+    with pytest.raises(
+        ValueError, match=r"parameters \['beta'\], but there are no draws of \['beta'\]"
+    ):
         vcmc.combine({"gamma": draws["beta"]}, model=conjugate.model, rows=conjugate.rows)
     with pytest.raises(vcmc.ModelError, match="log_likelihood asks for 'x'"):
         vcmc.combine(
-            draws, combiner=Variational(BlockFamily()), model=conjugate.model, rows={"y": conjugate.rows["y"]}
+            draws,
+            combiner=Variational(BlockFamily()),
+            model=conjugate.model,
+            rows={"y": conjugate.rows["y"]},
         )
 
 
 WRONG = {
     "Variational(family=VectorFamily)": "family must be such as vcmc.aggregators.VectorFamily()",
-    "Variational(BlockFamily(), entropy='relaxed')": "entropy must be such as vcmc.objective.Relaxed()",
-    "Variational(optimizer='adam')": "optimizer must be such as vcmc.optimizers.Adaptive()",
+    "Variational(BlockFamily(), entropy='relaxed')": "entropy must be such as vcmc.variational.Relaxed()",
+    "Variational(optimizer='adam')": "optimizer must be such as vcmc.variational.Adaptive()",
     "Variational(start='uniform')": "start must be such as vcmc.aggregators.Uniform()",
     "BlockFamily({'beta': VectorFamily})": "families['beta'] must be such as VectorFamily(full=True)",
     "Adaptive(optax.adam(0.1))": "such as optax.adam (not optax.adam(0.1))",
@@ -285,14 +314,16 @@ def test_choices_are_values():
     """In a process of its own: in this one, types are checked before vcmc's own checks speak."""
     code = f"""
 import optax
-from vcmc.combiners import *; from vcmc.aggregators import *; from vcmc.optimizers import *
+from vcmc.combiners import *; from vcmc.aggregators import *; from vcmc.variational import *
 for wrong in {list(WRONG)!r}:
     try:
         eval(wrong)
     except TypeError as error:
         print(error)
 """
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
     for message, line in zip(WRONG.values(), found.splitlines(), strict=True):
         assert message in line
 
@@ -300,7 +331,9 @@ for wrong in {list(WRONG)!r}:
 def test_a_family_that_does_not_fit_is_refused_before_sampling(conjugate):
     for family in (SpectralFamily(), BlockFamily({"typo": VectorFamily()})):
         with pytest.raises((TypeError, ValueError), match=r"spectral family is for|families name"):
-            vcmc.infer(conjugate.model, conjugate.rows, num_shards=2, combiner=Variational(family=family))
+            vcmc.infer(
+                conjugate.model, conjugate.rows, num_shards=2, combiner=Variational(family=family)
+            )
 
 
 def test_draws_are_kept_if_combining_fails(conjugate):
@@ -330,7 +363,9 @@ def test_fewer_draws_than_coordinates_are_combined(num_shards, num_draws, dim):
     )
     generator = np.random.default_rng(0)
     rows = {"y": generator.normal(size=(200, dim))}
-    draws = {"theta": rows["y"].mean(axis=0) + generator.normal(size=(num_shards, num_draws, dim)) / 10}
+    draws = {
+        "theta": rows["y"].mean(axis=0) + generator.normal(size=(num_shards, num_draws, dim)) / 10
+    }
     tree = vcmc.combine(draws, model=model, rows=vcmc.split(rows, num_shards), progress=False)
     found = tree["posterior"]["theta"].to_numpy()[0]
     exact = rows["y"].sum(axis=0) / 201

@@ -89,7 +89,12 @@ def skewed(log_gammas):
         draws.append(log_gammas(shape, (1000, DIM), generator) - np.log(rates))
     shape = NUM_SHARDS * NUM_ROWS + 1
     mean = digamma(shape) - np.log(rows["y"].sum(axis=0) + 1)
-    return draws, Target(model, shards, vcmc.executors.Local()), mean, polygamma(1, shape) * np.eye(DIM)
+    return (
+        draws,
+        Target(model, shards, vcmc.executors.Local()),
+        mean,
+        polygamma(1, shape) * np.eye(DIM),
+    )
 
 
 def test_refinement_takes_most_of_the_error_away(skewed, errors, subposteriors):

@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 
 import vcmc
-from vcmc.diagnostics.additivity import ModelError
+from vcmc.errors import ModelError
 
 ROWS = {"x": np.random.default_rng(0).normal(1.0, 2.0, size=(300, 2))}
 SAMPLER = vcmc.samplers.NUTS(num_warmup=100)
 
 
 def infer(
-    log_likelihood, rows=ROWS, log_prior=lambda params: -0.5 * jnp.sum(params["beta"] ** 2), **arguments
+    log_likelihood,
+    rows=ROWS,
+    log_prior=lambda params: -0.5 * jnp.sum(params["beta"] ** 2),
+    **arguments,
 ):
     model = vcmc.Model({"beta": vcmc.Real(2)}, log_prior, log_likelihood)
     arguments = {"num_shards": 3, "num_draws": 20, "sampler": SAMPLER} | arguments
@@ -56,9 +59,12 @@ def test_one_value_per_row_is_asked_for(log_likelihood, shape):
 
 
 def test_a_log_prior_must_be_a_single_number():
-    with pytest.raises(ModelError, match=r"log_prior must return a single number; got shape \(2,\)"):
+    with pytest.raises(
+        ModelError, match=r"log_prior must return a single number; got shape \(2,\)"
+    ):
         infer(
-            lambda params, rows: residual(params, rows["x"]), log_prior=lambda params: -(params["beta"] ** 2)
+            lambda params, rows: residual(params, rows["x"]),
+            log_prior=lambda params: -(params["beta"] ** 2),
         )
 
 
@@ -90,7 +96,9 @@ RARE = {"y": np.random.default_rng(1).normal(size=300), "z": np.arange(300) == 7
 
 @pytest.mark.filterwarnings("ignore:shards")
 def test_a_shard_without_information_is_reported():
-    with pytest.warns(vcmc.DoubtfulWarning, match=r"2 of 3 shards hold no information on beta\[1\]"):
+    with pytest.warns(
+        vcmc.DoubtfulWarning, match=r"2 of 3 shards hold no information on beta\[1\]"
+    ):
         tree = infer(half_silent, RARE)
     assert any("hold no information on beta[1]" in note for note in tree.attrs["warnings"])
 
@@ -104,7 +112,9 @@ def mixture(space):
     """Two centres and their shares: relabelling centres alone changes the density, relabelling both does not."""
     return vcmc.Model(
         space,
-        log_prior=lambda params: -0.5 * jnp.sum(params["centres"] ** 2) + jnp.sum(jnp.log(params["shares"])),
+        log_prior=lambda params: (
+            -0.5 * jnp.sum(params["centres"] ** 2) + jnp.sum(jnp.log(params["shares"]))
+        ),
         log_likelihood=lambda params, rows: jax.nn.logsumexp(
             jnp.log(params["shares"]) - 0.5 * (rows["x"][:, None] - params["centres"]) ** 2, axis=1
         ),
@@ -121,8 +131,13 @@ def test_components_that_are_not_exchangeable_are_refused():
 
 
 def test_components_that_share_their_labels_are_fine():
-    rows = {"x": np.concatenate([np.random.default_rng(0).normal(size=100) + 3 * s for s in (-1, 1)])}
-    space = {"centres": vcmc.Exchangeable(2, vcmc.Real()), "shares": vcmc.Simplex(2, exchangeable=True)}
+    rows = {
+        "x": np.concatenate([np.random.default_rng(0).normal(size=100) + 3 * s for s in (-1, 1)])
+    }
+    space = {
+        "centres": vcmc.Exchangeable(2, vcmc.Real()),
+        "shares": vcmc.Simplex(2, exchangeable=True),
+    }
     vcmc.infer(mixture(space), rows, num_shards=2, num_draws=300)
 
 
@@ -131,7 +146,9 @@ def test_a_prior_that_tells_components_apart_is_refused_however_many_the_rows():
     rows = {"x": np.random.default_rng(0).normal(size=20_000)}
     model = vcmc.Model(
         {"centres": vcmc.Exchangeable(3, vcmc.Real())},
-        log_prior=lambda params: -0.5 * jnp.sum((params["centres"] - jnp.array([-1.0, 0.0, 1.0])) ** 2),
+        log_prior=lambda params: (
+            -0.5 * jnp.sum((params["centres"] - jnp.array([-1.0, 0.0, 1.0])) ** 2)
+        ),
         log_likelihood=lambda params, rows: jax.nn.logsumexp(
             -0.5 * (rows["x"][:, None] - params["centres"]) ** 2, axis=1
         ),

@@ -40,7 +40,9 @@ def sticky(generator, shape):
 
 
 def antithetic(generator, shape):
-    return generator.normal(size=shape) + 3 * (-1.0) ** np.arange(shape[2]).reshape(-1, *[1] * len(shape[3:]))
+    return generator.normal(size=shape) + 3 * (-1.0) ** np.arange(shape[2]).reshape(
+        -1, *[1] * len(shape[3:])
+    )
 
 
 def apart(generator, shape):
@@ -89,10 +91,23 @@ def mostly_infinite(generator, shape):
     return np.where(generator.random(shape) < 0.7, np.inf, generator.normal(size=shape))
 
 
-KINDS = [normal, single, walk, sticky, antithetic, apart, integers, yes_or_no, constant, constant_chains]
+KINDS = [
+    normal,
+    single,
+    walk,
+    sticky,
+    antithetic,
+    apart,
+    integers,
+    yes_or_no,
+    constant,
+    constant_chains,
+]
 KINDS += [one_stuck_chain, some_missing, middle_missing, infinite, mostly_infinite]
 
-QUIET = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # ArviZ divides by the variance of constants
+QUIET = pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning"
+)  # ArviZ divides by the variance of constants
 
 
 def arviz_rhat(draws):
@@ -129,7 +144,9 @@ def test_both_are_arviz_s_for_short_chains(kind, num_chains):
 
 @pytest.mark.parametrize("block", [1, 100, 1000, 3000])
 def test_blocks_do_not_matter(block, monkeypatch):
-    draws = walk(np.random.default_rng(1), (7, 2, 50, 5))  # blocks of shards' parts, and of some shards
+    draws = walk(
+        np.random.default_rng(1), (7, 2, 50, 5)
+    )  # blocks of shards' parts, and of some shards
     whole = rhat(draws), ess(draws)
     monkeypatch.setattr(convergence, "BLOCK", block)
     np.testing.assert_allclose(rhat(draws), whole[0], rtol=1e-12)

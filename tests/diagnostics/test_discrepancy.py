@@ -27,7 +27,8 @@ def test_it_is_what_differentiating_the_kernel_gives():
 def test_right_draws_are_rarely_rejected_and_wrong_ones_are():
     generator = np.random.default_rng(1)
     values = [
-        kernel_stein_discrepancy(draws, -draws, generator)[1] for draws in generator.normal(size=(100, 80, 2))
+        kernel_stein_discrepancy(draws, -draws, generator)[1]
+        for draws in generator.normal(size=(100, 80, 2))
     ]
     assert np.mean(np.array(values) < 0.05) < 0.12  # expected .05, sd of a hundred .022
     wide = 1.5 * generator.normal(size=(300, 2))

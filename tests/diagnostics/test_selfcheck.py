@@ -24,7 +24,10 @@ def gaussian():
     covariance = np.array([[2.0, 0.9, 0.0], [0.9, 1.0, -0.2], [0.0, -0.2, 0.5]])
     precision = jnp.asarray(np.linalg.inv(covariance))
     return covariance, make_target(
-        lambda params, rows: -0.5 * rows["one"] / 4 * (params["theta"] @ precision @ params["theta"]), 3
+        lambda params, rows: (
+            -0.5 * rows["one"] / 4 * (params["theta"] @ precision @ params["theta"])
+        ),
+        3,
     )
 
 
@@ -64,7 +67,10 @@ def test_right_draws_of_a_gaussian_are_called_right(gaussian):
 def test_errors_of_skewed_posteriors_are_covered(shape, shift):
     """Logarithms of gamma variables: the smaller the shape, the more skewed. Means and sds of both are known."""
     target = make_target(
-        lambda params, rows: rows["one"] / 4 * jnp.sum(shape * params["theta"] - jnp.exp(params["theta"])), 2
+        lambda params, rows: (
+            rows["one"] / 4 * jnp.sum(shape * params["theta"] - jnp.exp(params["theta"]))
+        ),
+        2,
     )
     mean, sd = digamma(shape), np.sqrt(polygamma(1, shape))
     covered = []
@@ -93,7 +99,9 @@ def test_quantities_need_not_be_coordinates(gaussian):
 
 def test_many_coordinates_are_scaled_one_by_one():
     """More coordinates than draws: shift and scale by products with the Hessian."""
-    target = make_target(lambda params, rows: -0.5 * rows["one"] / 4 * jnp.sum(params["theta"] ** 2), 300)
+    target = make_target(
+        lambda params, rows: -0.5 * rows["one"] / 4 * jnp.sum(params["theta"] ** 2), 300
+    )
     draws = 1.2 * np.random.default_rng(0).normal(size=(200, 300)) + 0.5
     errors = self_check(draws, target, identity, seed=0).errors
     off = errors.mean - draws.mean(axis=0)
@@ -120,11 +128,15 @@ def test_where_there_is_no_hill_there_are_no_errors():
     """Draws in the valley between two modes."""
     target = make_target(
         lambda params, rows: (
-            rows["one"] / 4 * jnp.sum(jnp.logaddexp(*(-8 * (params["theta"] - c) ** 2 for c in (-1, 1))))
+            rows["one"]
+            / 4
+            * jnp.sum(jnp.logaddexp(*(-8 * (params["theta"] - c) ** 2 for c in (-1, 1))))
         ),
         2,
     )
-    check = self_check(0.1 * np.random.default_rng(0).normal(size=(400, 2)), target, identity, seed=0)
+    check = self_check(
+        0.1 * np.random.default_rng(0).normal(size=(400, 2)), target, identity, seed=0
+    )
     assert check.errors is None
     assert check.least_curvature < 0
 
@@ -146,9 +158,9 @@ def test_correlated_coordinates_that_are_too_many_for_matrices_look_linear():
         dim,
     )
     generator = np.random.default_rng(0)
-    draws = np.sqrt(shared) * generator.normal(size=(80, 1)) + np.sqrt(1 - shared) * generator.normal(
-        size=(80, dim)
-    )
+    draws = np.sqrt(shared) * generator.normal(size=(80, 1)) + np.sqrt(
+        1 - shared
+    ) * generator.normal(size=(80, dim))
     check = self_check(draws + 0.5, target, identity, seed=0)
     assert check.not_linear < 1e-6
     np.testing.assert_allclose(check.errors.mean, draws.mean(axis=0) + 0.5, atol=0.05)

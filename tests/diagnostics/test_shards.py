@@ -18,7 +18,9 @@ SPACE = Product({"beta": Real(3)})
 def draws():
     """Four sound shards with two chains of 500 draws in three dimensions."""
     generator = np.random.default_rng(0)
-    means = generator.normal(size=(4, 1, 1, 3))  # posterior means vary as much as a shard's draws do
+    means = generator.normal(
+        size=(4, 1, 1, 3)
+    )  # posterior means vary as much as a shard's draws do
     return means + generator.normal(size=(4, 2, 500, 3))
 
 
@@ -72,7 +74,9 @@ def test_a_shard_far_off_is_seen_with_few_draws_for_so_many_coordinates():
 
 def test_a_shard_far_wider_than_others_is_seen(draws):
     draws[1, ..., 2] *= 100
-    assert "shards 1 are more than 20 times as wide as others, shard 1 most so on beta[2]" in words(draws)
+    assert "shards 1 are more than 20 times as wide as others, shard 1 most so on beta[2]" in words(
+        draws
+    )
 
 
 def test_switched_labels_are_seen():

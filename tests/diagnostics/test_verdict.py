@@ -23,10 +23,18 @@ def verdict(mean=0.0, mean_se=0.01, sd=0.0, sd_se=0.01, notes=(), ess=1000.0, **
         ({}, "good", "The result is good."),
         ({"mean": 0.09}, "good", "mean of beta[1] +0.090 ± 0.010 sd"),
         ({"mean": -0.3}, "poor", "The mean of beta[1] is off by -0.300 ± 0.010 sd"),
-        ({"mean": 0.3, "mean_se": 0.11}, "doubtful", "The mean of beta[1] may be off: by +0.300 ± 0.110 sd"),
+        (
+            {"mean": 0.3, "mean_se": 0.11},
+            "doubtful",
+            "The mean of beta[1] may be off: by +0.300 ± 0.110 sd",
+        ),
         ({"mean_se": 0.3}, "doubtful", "may be off: by +0.000 ± 0.300 sd"),
         ({"sd": 0.5}, "poor", "The sd of beta[1] is off by +50.0 ± 1.0 %"),
-        ({"sd": 0.5, "ess": 5.0}, "poor", "The sd of beta[1] is off"),  # chance does not explain everything
+        (
+            {"sd": 0.5, "ess": 5.0},
+            "poor",
+            "The sd of beta[1] is off",
+        ),  # chance does not explain everything
         ({"mean": 0.15, "ess": 500.0}, "good", "+0.150"),  # a Monte Carlo error that may happen
         ({"mean": 0.5, "ess": np.nan}, "poor", "is off by"),
         ({"not_linear": 0.5}, "doubtful", "far from Gaussian"),
@@ -50,5 +58,5 @@ def test_no_estimate_is_not_good():
 
 def test_advice_is_given_where_it_helps():
     assert "vcmc.refine(tree, model, rows)" in verdict(mean=0.5).text
-    assert "vcmc.refine" not in verdict(notes=["shards 3 disagree."]).text
-    assert "vcmc.refine" not in verdict(num_not_finite=3).text
+    assert "vcmc.inference.refinement" not in verdict(notes=["shards 3 disagree."]).text
+    assert "vcmc.inference.refinement" not in verdict(num_not_finite=3).text

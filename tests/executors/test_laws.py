@@ -14,8 +14,8 @@ import pytest
 
 import vcmc
 from vcmc import executors
-from vcmc.executors.slots import SlotLost
-from vcmc.holding import Holding, Task
+from vcmc.data.cache import ShardCache, Task
+from vcmc.errors import SlotLost
 from vcmc.target import Target
 from vcmc.testing import check_executor
 
@@ -74,13 +74,19 @@ def _draws(conjugate, executor):
     return {group: tree[group]["beta"].to_numpy() for group in ("posterior", "subposterior")}
 
 
-def _holding(conjugate):
-    return Holding(conjugate.model, vcmc.split(conjugate.rows, 5))
+def _shard_cache(conjugate):
+    return ShardCache(conjugate.model, vcmc.split(conjugate.rows, 5))
 
 
 def test_every_executor_is_here(members):
     classes = members(executors, executors.AbstractExecutor)
-    assert classes == {executors.Local, executors.Processes, executors.Futures, executors.Dask, executors.Ray}
+    assert classes == {
+        executors.Local,
+        executors.Processes,
+        executors.Futures,
+        executors.Dask,
+        executors.Ray,
+    }
 
 
 @pytest.mark.parametrize("executor", LOCALS.values(), ids=LOCALS.keys())
@@ -97,14 +103,16 @@ def test_processes_keep_the_laws(name):
 def test_both_cores_are_used(conjugate):
     together = threading.Barrier(2, timeout=10)
     tasks = TASKS[:2]
-    work = lambda holding, task, advance: together.wait()  # noqa: E731
-    assert len(list(executors.Local(num_threads=2).map(work, tasks, _holding(conjugate)))) == 2
+    work = lambda shard_cache, task, advance: together.wait()  # noqa: E731
+    assert len(list(executors.Local(num_threads=2).map(work, tasks, _shard_cache(conjugate)))) == 2
 
 
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="num_threads must be 1 or more; got 0"):
         executors.Local(num_threads=0)
-    with pytest.raises(ValueError, match="num_processes must be a whole number of 1 or more; got 0"):
+    with pytest.raises(
+        ValueError, match="num_processes must be a whole number of 1 or more; got 0"
+    ):
         executors.Processes(0)
     with ThreadPoolExecutor(1) as threads, pytest.raises(TypeError, match="for threads use"):
         executors.executor_of(threads)
@@ -119,7 +127,7 @@ def test_a_lost_process_does_not_matter_to_the_optimiser(name, conjugate):
     points = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)))
     expected = Target(conjugate.model, partition, executors.Local())(points)
 
-    def kill(holding, task, advance):
+    def kill(shard_cache, task, advance):
         os.kill(os.getpid(), signal.SIGKILL)
 
     with REMOTES[name]() as given:
@@ -132,7 +140,7 @@ def test_a_lost_process_does_not_matter_to_the_optimiser(name, conjugate):
             for part, exact in zip(target(points), expected, strict=True):
                 np.testing.assert_array_equal(part, exact)
         if name == "Processes(2)":  # one that dies of its task is tried three times, and told of
-            outcomes = list(executor.outcomes(kill, TASKS[:1], target.holding))
+            outcomes = list(executor.outcomes(kill, TASKS[:1], target.shard_cache))
             assert isinstance(outcomes[0].error, SlotLost)
             assert "shards [0] was lost 3 times" in str(outcomes[0].error)
             np.testing.assert_array_equal(target(points)[0], expected[0])
@@ -151,7 +159,9 @@ def test_a_process_killed_while_it_samples_does_not_matter(conjugate, local, tmp
         watcher = threading.Thread(target=kill)
         watcher.start()
         with pytest.warns(vcmc.DoubtfulWarning):
-            tree = vcmc.infer(conjugate.model, conjugate.rows, executor=executor, store=tmp_path, **ARGUMENTS)
+            tree = vcmc.infer(
+                conjugate.model, conjugate.rows, executor=executor, store=tmp_path, **ARGUMENTS
+            )
         watcher.join()
         assert not {slot.pid for slot in executor._slots} & set(killed)  # all were replaced
     for group, draws in local.items():
@@ -159,9 +169,9 @@ def test_a_process_killed_while_it_samples_does_not_matter(conjugate, local, tmp
 
 
 def _pid(executor, index):
-    work = lambda holding, task, advance: os.getpid()  # noqa: E731
-    holding = Holding(None, [None] * 5)
-    return next(iter(executor.outcomes(work, [Task((index,))], holding))).get()
+    work = lambda shard_cache, task, advance: os.getpid()  # noqa: E731
+    shard_cache = ShardCache(None, [None] * 5)
+    return next(iter(executor.outcomes(work, [Task((index,))], shard_cache))).get()
 
 
 def test_a_script_needs_no_guard(tmp_path):
@@ -173,7 +183,7 @@ def test_a_script_needs_no_guard(tmp_path):
     script.write_text(
         "print('once')\n"
         "import vcmc\n"
-        "from vcmc.holding import Holding, Task\n"
+        "from vcmc.data.cache import Holding, Task\n"
         "work = lambda holding, task, advance: task.shards[0] + 1\n"
         "with vcmc.executors.Processes(1) as executor:\n"
         "    print(list(executor.map(work, [Task((0,))], Holding(None, [None]))))\n"

@@ -13,7 +13,7 @@ from arviz_stats.base import array_stats
 from scipy.stats import chisquare
 
 import vcmc
-from vcmc.model import Subposterior
+from vcmc.density import Subposterior
 from vcmc.samplers import NUTS, MixtureGibbs, ProbitGibbs, WishartExact, probit_gibbs
 
 NUM_REPLICATIONS, NUM_RANKS = 320, 16
@@ -29,7 +29,13 @@ def spread(params):
 CASES = {
     "probit": (vcmc.models.Probit(2), 15, ProbitGibbs(num_warmup=200), 25, lambda p: p["beta"]),
     "logistic": (vcmc.models.Logistic(2), 15, NUTS(num_warmup=200), 5, lambda p: p["beta"]),
-    "mixture": (vcmc.models.GaussianMixture(2, 1, 2.0, 1.0), 8, MixtureGibbs(num_warmup=200), 40, spread),
+    "mixture": (
+        vcmc.models.GaussianMixture(2, 1, 2.0, 1.0),
+        8,
+        MixtureGibbs(num_warmup=200),
+        40,
+        spread,
+    ),
     "wishart": (
         vcmc.models.NormalWishart(2, dof=4, mean=[0.0, 0.0]),
         5,
@@ -88,4 +94,6 @@ def test_alternating_with_new_rows_leaves_the_prior_as_it_is(model, sampler, mon
     for values, expected in ((draws, 0.0), (draws**2, 1.5**2)):
         effective = array_stats.ess(values[None], chain_axis=0, draw_axis=1, method="mean")
         assert (effective > 100).all()
-        assert (np.abs(values.mean(axis=0) - expected) < 4 * values.std(axis=0) / np.sqrt(effective)).all()
+        assert (
+            np.abs(values.mean(axis=0) - expected) < 4 * values.std(axis=0) / np.sqrt(effective)
+        ).all()

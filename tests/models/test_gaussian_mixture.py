@@ -20,7 +20,9 @@ def test_the_log_density_is_numpyros(mixture):
     model, rows, centres = mixture
     params = {"centres": jnp.asarray(centres + 0.3)}
     component = dist.Normal(params["centres"], 1.0).to_event(1)
-    expected = dist.MixtureSameFamily(dist.Categorical(jnp.ones(3) / 3), component).log_prob(rows["x"])
+    expected = dist.MixtureSameFamily(dist.Categorical(jnp.ones(3) / 3), component).log_prob(
+        rows["x"]
+    )
     np.testing.assert_allclose(model.log_likelihood(params, rows), expected, rtol=1e-10)
     prior = dist.Normal(0, 2).log_prob(params["centres"]).sum()
     np.testing.assert_allclose(model.log_prior(params), prior, rtol=1e-12)
@@ -34,7 +36,9 @@ def test_gibbs_and_nuts_give_the_same_posterior(mixture):
         tree = vcmc.infer(model, rows, num_shards=1, num_draws=2000, sampler=sampler)
         centres = jnp.asarray(tree["posterior"]["centres"].to_numpy()[0])
         together = np.asarray(
-            jax.vmap(lambda c: model.test_functions({"centres": c}, points)["comembership"])(centres)
+            jax.vmap(lambda c: model.test_functions({"centres": c}, points)["comembership"])(
+                centres
+            )
         )
         found.append(np.concatenate([np.sort(centres[:, :, 0], axis=1), together], axis=1))
     effective = [array_stats.ess(draws[None], chain_axis=0, draw_axis=1) for draws in found]
@@ -53,7 +57,9 @@ def test_the_start_finds_every_component():
     for shard in centres:
         distances = np.linalg.norm(shard[:, None] - params["centres"], axis=2)
         assert (distances.min(axis=0) < 0.5).all()
-    np.testing.assert_allclose(centres, np.broadcast_to(centres[0], centres.shape), atol=0.6)  # same labels
+    np.testing.assert_allclose(
+        centres, np.broadcast_to(centres[0], centres.shape), atol=0.6
+    )  # same labels
 
 
 def test_comembership_is_a_probability_and_does_not_see_labels(mixture):

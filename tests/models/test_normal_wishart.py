@@ -7,15 +7,17 @@ from scipy.stats import wishart
 
 import vcmc
 from vcmc.combiners import Consensus
-from vcmc.model import Subposterior
+from vcmc.data.params import to_params
+from vcmc.density import Subposterior
 from vcmc.models.normal_wishart import scott_design
-from vcmc.result import to_params
 from vcmc.samplers import NUTS, WishartExact
 
 
 @pytest.fixture(scope="module")
 def small():
-    model = vcmc.models.NormalWishart(3, dof=6.5, scale=np.diag([1.0, 2.0, 0.5]), mean=[1.0, 0.0, -1.0])
+    model = vcmc.models.NormalWishart(
+        3, dof=6.5, scale=np.diag([1.0, 2.0, 0.5]), mean=[1.0, 0.0, -1.0]
+    )
     return model, model.simulate(0, 40).rows
 
 
@@ -68,7 +70,9 @@ def test_nuts_agrees_with_exact_draws(small, power):
         effective = array_stats.ess(two[None], chain_axis=0, draw_axis=1)
         error = one.std(axis=0) * np.sqrt(1 / len(one) + 1 / effective)
         assert (np.abs(one.mean(axis=0) - two.mean(axis=0)) < 4 * error).all()
-    untempered, _ = WishartExact(temper_jacobian=False).run(density, jnp.zeros(6), jax.random.key(0), 20_000)
+    untempered, _ = WishartExact(temper_jacobian=False).run(
+        density, jnp.zeros(6), jax.random.key(0), 20_000
+    )
     gap = np.abs(untempered.mean(axis=0) - exact_points.mean(axis=0)) / sds
     assert gap.max() > 0.3 if power < 1 else gap.max() < 0.05  # the test would see the difference
 
@@ -84,7 +88,10 @@ def test_shards_multiply_to_the_posterior():
     partition = vcmc.split(rows, 20)
     shards = [Subposterior(model, partition.load(k), jnp.asarray(1 / 20)) for k in range(20)]
     for sampler in (WishartExact(), WishartExact(temper_jacobian=False)):
-        runs = [sampler.run(shard, jnp.zeros(10), jax.random.key(k), 4000) for k, shard in enumerate(shards)]
+        runs = [
+            sampler.run(shard, jnp.zeros(10), jax.random.key(k), 4000)
+            for k, shard in enumerate(shards)
+        ]
         draws = to_params(model.space, jnp.stack([jnp.asarray(points) for points, _ in runs]))
         tree = vcmc.combine(draws, space=model.space, combiner=Consensus())
         mean = tree["posterior"]["precision"].mean(("chain", "draw")).to_numpy()
@@ -111,7 +118,12 @@ def test_shards_have_the_prior_that_was_asked_for(small, prior, power):
     partition = vcmc.split(rows, 4)
     sampler = WishartExact(temper_jacobian=False)  # the closed form is in the space of matrices
     tree = vcmc.infer(
-        model, partition, prior=prior, num_draws=4000, combiner=vcmc.combiners.Average(), sampler=sampler
+        model,
+        partition,
+        prior=prior,
+        num_draws=4000,
+        combiner=vcmc.combiners.Average(),
+        sampler=sampler,
     )
     for shard, members in enumerate(partition.members):
         draws = tree["subposterior"]["precision"].to_numpy()[shard, 0]
@@ -120,7 +132,9 @@ def test_shards_have_the_prior_that_was_asked_for(small, prior, power):
 
 
 def test_test_functions_are_moments_of_eigenvalues():
-    functions = vcmc.models.NormalWishart(2).test_functions({"precision": jnp.diag(jnp.array([0.5, 0.25]))})
+    functions = vcmc.models.NormalWishart(2).test_functions(
+        {"precision": jnp.diag(jnp.array([0.5, 0.25]))}
+    )
     np.testing.assert_allclose(functions["first"], [4.0, 2.0])
     np.testing.assert_allclose(functions["mixed second"], [8.0])
 
@@ -131,7 +145,9 @@ def test_test_functions_are_moments_of_eigenvalues():
         (lambda: vcmc.models.NormalWishart(3, dof=2), "dof must be above dim - 1 = 2; got 2.0"),
         (lambda: vcmc.models.NormalWishart(2, scale=[[1, 2], [2, 1]]), "positive-definite 2 × 2"),
         (
-            lambda: vcmc.models.NormalWishart(2).posterior_of(vcmc.split({"x": np.zeros((4, 2))}, 1).load(0)),
+            lambda: vcmc.models.NormalWishart(2).posterior_of(
+                vcmc.split({"x": np.zeros((4, 2))}, 1).load(0)
+            ),
             "the mean is not known yet",
         ),
     ],
@@ -148,7 +164,9 @@ def test_combining_a_tree_again_needs_its_space(small):
     with pytest.raises(ValueError, match=r"combine\(tree, space=model.space\)"):
         vcmc.combine(tree)
     again = vcmc.combine(tree, space=model.space)
-    np.testing.assert_allclose(again["posterior"]["precision"], tree["posterior"]["precision"], rtol=1e-6)
+    np.testing.assert_allclose(
+        again["posterior"]["precision"], tree["posterior"]["precision"], rtol=1e-6
+    )
 
 
 def test_columns_must_fit():

@@ -43,7 +43,9 @@ def test_gibbs_and_nuts_give_the_same_subposteriors():
     model = vcmc.models.Probit(4)
     rows = model.simulate(3, 800, {"beta": [0.5, -0.5, 0.2, 0.0]}).rows
     partition = vcmc.split(rows, 4)
-    trees = [vcmc.infer(model, partition, sampler=s, num_draws=3000) for s in (ProbitGibbs(), NUTS())]
+    trees = [
+        vcmc.infer(model, partition, sampler=s, num_draws=3000) for s in (ProbitGibbs(), NUTS())
+    ]
     means, sds, effective = (
         [f(tree) for tree in trees]
         for f in (
@@ -80,7 +82,9 @@ def test_simulated_outcomes_follow_the_link():
 def test_the_rare_design_is_scotts():
     rows = rare_covariate(0, 200_000)
     frequencies = [1.0, 0.2, 0.3, 0.5, 0.01]
-    np.testing.assert_allclose(rows["x"].mean(axis=0), frequencies, atol=4 * np.sqrt(0.25 / 200_000))
+    np.testing.assert_allclose(
+        rows["x"].mean(axis=0), frequencies, atol=4 * np.sqrt(0.25 / 200_000)
+    )
 
 
 def test_test_functions_are_moments():

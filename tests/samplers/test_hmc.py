@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import vcmc
-from vcmc.model import Subposterior
+from vcmc.density import Subposterior
 from vcmc.samplers import HMC, NUTS
 from vcmc.samplers.hmc import suits
 
@@ -18,7 +18,9 @@ def large(monkeypatch):
 
 
 def test_a_normal_density_takes_two_gradients_a_draw_at_most(conjugate):
-    mean, covariance = conjugate.posterior(vcmc.split(conjugate.rows, 5).members[1], prior_power=0.2)
+    mean, covariance = conjugate.posterior(
+        vcmc.split(conjugate.rows, 5).members[1], prior_power=0.2
+    )
     density = Subposterior(conjugate.model, vcmc.split(conjugate.rows, 5).load(1), jnp.asarray(0.2))
     chain = HMC().run(density, jnp.asarray(mean), jax.random.key(1), 4000)
     assert chain.stats["acceptance_rate"].mean() > 0.8
@@ -47,7 +49,9 @@ def test_walkers_learn_centre_and_scales(conjugate):
 
 @pytest.mark.parametrize("num_warmup", [0, 20, 45])
 def test_little_warm_up_or_none(num_warmup, conjugate):
-    density = Subposterior(conjugate.model, vcmc.split(conjugate.rows, 4).load(0), jnp.asarray(0.25))
+    density = Subposterior(
+        conjugate.model, vcmc.split(conjugate.rows, 4).load(0), jnp.asarray(0.25)
+    )
     chain = HMC(num_warmup=num_warmup).run(density, jnp.zeros(3), jax.random.key(0), 5)
     assert chain.points.shape == (5, 3)
     assert np.isfinite(chain.points).all()
@@ -110,14 +114,18 @@ def test_runs_go_on_with_the_same_draws(conjugate, tmp_path):
         "progress": False,
     }
     plain = vcmc.infer(conjugate.model, conjugate.rows, **arguments)
-    overlapped = vcmc.infer(conjugate.model, conjugate.rows, overlap=True, store=tmp_path, **arguments)
+    overlapped = vcmc.infer(
+        conjugate.model, conjugate.rows, overlap=True, store=tmp_path, **arguments
+    )
     for name in ("tree.npz", "tree.json", "draws/00002-0/00004.npz"):
         (tmp_path / name).unlink()
     unfinished = vcmc.load(tmp_path)
     resumed = vcmc.infer(conjugate.model, conjugate.rows, store=tmp_path, **arguments)
     for tree in (overlapped, resumed):
         np.testing.assert_array_equal(tree["subposterior"]["beta"], plain["subposterior"]["beta"])
-    np.testing.assert_array_equal(unfinished["subposterior"]["beta"], plain["subposterior"]["beta"][:2])
+    np.testing.assert_array_equal(
+        unfinished["subposterior"]["beta"], plain["subposterior"]["beta"][:2]
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +144,9 @@ def test_bad_settings_are_refused(arguments, message):
 
 def test_the_model_may_name_nuts_and_gets_the_better_one(large):
     model = vcmc.models.Logistic(2)
-    tree = vcmc.infer(model, model.simulate(0, 4000).rows, num_shards=2, num_draws=400, progress=False)
+    tree = vcmc.infer(
+        model, model.simulate(0, 4000).rows, num_shards=2, num_draws=400, progress=False
+    )
     assert tree.attrs["sampler"] == "HMC()"
     asked = vcmc.infer(
         model,

@@ -9,7 +9,8 @@ import pytest
 
 import vcmc
 from vcmc import models, samplers
-from vcmc.model import Model, Subposterior
+from vcmc.density import Subposterior
+from vcmc.model import Model
 from vcmc.testing import check_sampler
 
 
@@ -29,7 +30,9 @@ CASES = {
     "ProbitGibbs": Case(samplers.ProbitGibbs(num_warmup=20), models.Probit(3)),
     "ProbitGibbs, single": Case(samplers.ProbitGibbs(num_warmup=20, single=True), models.Probit(3)),
     "MixtureGibbs": Case(samplers.MixtureGibbs(num_warmup=20), models.GaussianMixture(3, 2)),
-    "MixtureGibbs, ranges": Case(samplers.MixtureGibbs(num_warmup=20), models.GaussianMixture(3, 2), 70_000),
+    "MixtureGibbs, ranges": Case(
+        samplers.MixtureGibbs(num_warmup=20), models.GaussianMixture(3, 2), 70_000
+    ),
     "WishartExact": Case(samplers.WishartExact(), models.NormalWishart(3, mean=np.zeros(3))),
 }
 
@@ -60,7 +63,9 @@ def test_moments_on_paper(sampler):
 )
 def test_one_program_serves_all_shards_and_blocks(sampler, module, conjugate):
     partition = vcmc.split(conjugate.rows, 10)  # 1 003 rows: uneven shards, padded to one shape
-    densities = [Subposterior(conjugate.model, partition.load(k), jnp.asarray(0.1)) for k in range(10)]
+    densities = [
+        Subposterior(conjugate.model, partition.load(k), jnp.asarray(0.1)) for k in range(10)
+    ]
     sampler.prepare(densities[0], jnp.zeros(3))
     compiled = module._advance._cached._cache_size()
     for density in densities:
@@ -70,7 +75,9 @@ def test_one_program_serves_all_shards_and_blocks(sampler, module, conjugate):
 
 def test_exact_samplers_refuse_other_models():
     model = models.Logistic(3)
-    density = Subposterior(model, vcmc.split(model.simulate(0, 60).rows, 1).load(0), jnp.asarray(1.0))
+    density = Subposterior(
+        model, vcmc.split(model.simulate(0, 60).rows, 1).load(0), jnp.asarray(1.0)
+    )
     for sampler in (samplers.ProbitGibbs(), samplers.MixtureGibbs(), samplers.WishartExact()):
         with pytest.raises(TypeError, match=r"only; got Logistic"):
             sampler.run(density, jnp.zeros(3), jax.random.key(0), 10)

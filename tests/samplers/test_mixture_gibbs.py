@@ -6,7 +6,7 @@ import numpy as np
 from arviz_stats.base import array_stats
 
 import vcmc
-from vcmc.model import Subposterior
+from vcmc.density import Subposterior
 from vcmc.samplers import MixtureGibbs
 
 
@@ -27,7 +27,9 @@ def enumerated_moments(x, num_components, variance, precision):
         weights.append(log_weight), firsts.append(first), seconds.append(second)
     mass = np.exp(np.array(weights) - max(weights))
     mass /= mass.sum()
-    return np.einsum("a,acd->cd", mass, firsts).ravel(), np.einsum("a,acd->cd", mass, seconds).ravel()
+    return np.einsum("a,acd->cd", mass, firsts).ravel(), np.einsum(
+        "a,acd->cd", mass, seconds
+    ).ravel()
 
 
 def test_moments_are_those_of_enumeration():
@@ -40,7 +42,9 @@ def test_moments_are_those_of_enumeration():
     for draws, moments in zip((points, points**2), expected, strict=True):
         effective = array_stats.ess(draws[None], chain_axis=0, draw_axis=1, method="mean")
         assert (effective > 300).all()
-        assert (np.abs(draws.mean(axis=0) - moments) < 4 * draws.std(axis=0) / np.sqrt(effective)).all()
+        assert (
+            np.abs(draws.mean(axis=0) - moments) < 4 * draws.std(axis=0) / np.sqrt(effective)
+        ).all()
 
 
 def test_a_far_outlier_is_no_trouble():
@@ -54,10 +58,14 @@ def test_a_far_outlier_is_no_trouble():
 
 def test_draws_do_not_depend_on_the_number_of_cores(monkeypatch):
     model = vcmc.models.GaussianMixture(4, 2)
-    density = Subposterior(model, vcmc.split(model.simulate(0, 80_000).rows, 1).load(0), jnp.asarray(1.0))
+    density = Subposterior(
+        model, vcmc.split(model.simulate(0, 80_000).rows, 1).load(0), jnp.asarray(1.0)
+    )
     found = []
     for cores in (1, 2, 5):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        found.append(MixtureGibbs(num_warmup=0).run(density, jnp.arange(8.0), jax.random.key(0), 20).points)
+        found.append(
+            MixtureGibbs(num_warmup=0).run(density, jnp.arange(8.0), jax.random.key(0), 20).points
+        )
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])

@@ -5,19 +5,23 @@ import pytest
 from arviz_stats.base import array_stats
 
 import vcmc
-from vcmc.model import Subposterior
+from vcmc.density import Subposterior
 from vcmc.samplers import NUTS
 
 
 def test_step_size_and_metric_are_frozen_after_warm_up(conjugate):
-    density = Subposterior(conjugate.model, vcmc.split(conjugate.rows, 4).load(0), jnp.asarray(0.25))
+    density = Subposterior(
+        conjugate.model, vcmc.split(conjugate.rows, 4).load(0), jnp.asarray(0.25)
+    )
     chain = NUTS(num_warmup=200).run(density, jnp.zeros(3), jax.random.key(0), 100)
     assert len(np.unique(chain.stats["step_size"])) == 1
     assert 0.6 < chain.stats["acceptance_rate"].mean() < 0.99
 
 
 def test_no_warm_up_at_all(conjugate):
-    density = Subposterior(conjugate.model, vcmc.split(conjugate.rows, 4).load(0), jnp.asarray(0.25))
+    density = Subposterior(
+        conjugate.model, vcmc.split(conjugate.rows, 4).load(0), jnp.asarray(0.25)
+    )
     chain = NUTS(num_warmup=0).run(density, jnp.zeros(3), jax.random.key(0), 5)
     assert chain.points.shape == (5, 3)
 
@@ -25,9 +29,13 @@ def test_no_warm_up_at_all(conjugate):
 @pytest.mark.parametrize("whiten", [False, True])
 def test_moments_of_a_known_density(whiten, conjugate):
     shard = vcmc.split(conjugate.rows, 5).load(1)
-    mean, covariance = conjugate.posterior(vcmc.split(conjugate.rows, 5).members[1], prior_power=0.2)
+    mean, covariance = conjugate.posterior(
+        vcmc.split(conjugate.rows, 5).members[1], prior_power=0.2
+    )
     density = Subposterior(conjugate.model, shard, jnp.asarray(0.2))
-    points, _ = NUTS(num_warmup=400, whiten=whiten).run(density, jnp.zeros(3), jax.random.key(1), 4000)
+    points, _ = NUTS(num_warmup=400, whiten=whiten).run(
+        density, jnp.zeros(3), jax.random.key(1), 4000
+    )
     sds = np.sqrt(np.diag(covariance))
     effective = array_stats.ess(points[None], chain_axis=0, draw_axis=1)
     assert (effective > 500).all()

@@ -6,7 +6,7 @@ from arviz_stats.base import array_stats
 from scipy.special import log_ndtr
 
 import vcmc
-from vcmc.model import Subposterior
+from vcmc.density import Subposterior
 from vcmc.samplers import ProbitGibbs, probit_gibbs
 
 
@@ -42,16 +42,22 @@ def test_moments_are_those_of_quadrature(kernel, prior_power):
     rows = vcmc.models.Probit(2).simulate(1, 25, {"beta": [1.5, -1.0]}).rows
     sampler = ProbitGibbs(num_warmup=200)
     points, _ = sampler.run(density_of(rows, prior_power), jnp.zeros(2), jax.random.key(0), 12_000)
-    for function, expected in zip((np.positive, np.square), quadrature(rows, prior_power), strict=True):
+    for function, expected in zip(
+        (np.positive, np.square), quadrature(rows, prior_power), strict=True
+    ):
         draws = function(points)
         effective = array_stats.ess(draws[None], chain_axis=0, draw_axis=1)
-        assert (np.abs(draws.mean(axis=0) - expected) < 4 * draws.std(axis=0) / np.sqrt(effective)).all()
+        assert (
+            np.abs(draws.mean(axis=0) - expected) < 4 * draws.std(axis=0) / np.sqrt(effective)
+        ).all()
 
 
 def test_single_precision_gives_the_same_posterior(kernel):
     rows = vcmc.models.Probit(8).simulate(2, 2000, {"beta": np.linspace(-0.5, 0.5, 8)}).rows
     draws = [
-        ProbitGibbs(single=single).run(density_of(rows), jnp.zeros(8), jax.random.key(seed), 4000).points
+        ProbitGibbs(single=single)
+        .run(density_of(rows), jnp.zeros(8), jax.random.key(seed), 4000)
+        .points
         for seed, single in ((0, False), (1, True))
     ]
     effective = [array_stats.ess(points[None], chain_axis=0, draw_axis=1) for points in draws]
@@ -78,7 +84,9 @@ def test_draws_do_not_depend_on_the_number_of_cores(monkeypatch):
     for cores in (1, 2, 5):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
         found.append(
-            ProbitGibbs(num_warmup=0).run(density_of(rows), jnp.zeros(4), jax.random.key(0), 20).points
+            ProbitGibbs(num_warmup=0)
+            .run(density_of(rows), jnp.zeros(4), jax.random.key(0), 20)
+            .points
         )
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])

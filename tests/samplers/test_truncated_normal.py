@@ -41,7 +41,9 @@ def test_compiled_and_plain_code_agree(mean):
 @pytest.mark.parametrize("mean", MEANS)
 def test_single_precision_stays_close(mean):
     draws, uniform = draw(mean)
-    single = positive_normal_jax(jnp.full(NUM_DRAWS, mean, jnp.float32), jnp.asarray(uniform, jnp.float32))
+    single = positive_normal_jax(
+        jnp.full(NUM_DRAWS, mean, jnp.float32), jnp.asarray(uniform, jnp.float32)
+    )
     assert np.isfinite(single).all()
     assert (single >= 0).all()
     assert abs(np.mean(single, dtype=float) / draws.mean() - 1) < 1e-4

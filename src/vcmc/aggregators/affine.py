@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..space import Product
-from ..typing import Point, Scalar
+from ..linalg.shrinkage import means_and_covariances, shrunk
+from ..space import Point, Product, Scalar
 from .base import AbstractAggregator, AbstractFamily
 from .combinatorial import Combinatorial, common_labels, relabel
-from .weights import AbstractStart, Free, means_and_covariances, shrunk
+from .weights import AbstractStart, Free
 
 LARGE = 600  # coordinates: above, matrices of them take too long
 ENOUGH = 5  # draws per coordinate: with fewer, their covariance says little
@@ -80,7 +80,9 @@ class Affine(AbstractAggregator):
         return scales + _log_det(self.inside, self.is_full) + _log_det(self.frame, self.is_full)
 
     def moments(self, prepared: Float[Array, "shard draw dim"]) -> Spreads:
-        spreads = means_and_covariances(prepared)[1] if self.is_full else np.asarray(prepared).var(axis=1)
+        spreads = (
+            means_and_covariances(prepared)[1] if self.is_full else np.asarray(prepared).var(axis=1)
+        )
         if not self.per_shard:
             spreads = spreads.sum(axis=0)
         return Spreads(prepared.mean(axis=1), jnp.asarray(spreads))
@@ -107,10 +109,14 @@ class Affine(AbstractAggregator):
             inside = scale @ spreads @ scale.T
         return self.frame @ inside @ self.frame.T
 
-    def expected_square(self, moments: Spreads, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
+    def expected_square(
+        self, moments: Spreads, centre: Point, precision: Float[Array, "dim dim"]
+    ) -> Scalar:
         bias = self.merge(moments.means) - centre
         covariance = self.covariance(moments)
-        spread = jnp.sum(precision * covariance if self.is_full else jnp.diagonal(precision) * covariance)
+        spread = jnp.sum(
+            precision * covariance if self.is_full else jnp.diagonal(precision) * covariance
+        )
         return bias @ precision @ bias + spread
 
     def shard_weights(self) -> Float[Array, "shard dim"]:
@@ -119,7 +125,9 @@ class Affine(AbstractAggregator):
         if not self.is_full:
             return jnp.asarray(frame * scale * inside)
         scales = frame @ scale
-        return jnp.asarray(np.einsum("ij,kji->ki" if scales.ndim == 2 else "kij,kji->ki", scales, inside))
+        return jnp.asarray(
+            np.einsum("ij,kji->ki" if scales.ndim == 2 else "kij,kji->ki", scales, inside)
+        )
 
 
 def _log_det(matrices: Array, full: bool) -> Array:
@@ -167,7 +175,9 @@ class AffineFamily(AbstractFamily):
                 merged = np.einsum("kij,knj->ni", weights, values - means[:, None], optimize=True)
                 covariance = merged.T @ merged / num_draws
             else:
-                covariance = np.einsum("kij,kjl,kml->im", weights, covariances, weights, optimize=True)
+                covariance = np.einsum(
+                    "kij,kjl,kml->im", weights, covariances, weights, optimize=True
+                )
             frame = np.linalg.cholesky(covariance)
             inside = np.linalg.inv(frame) @ weights
         else:

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..space import Product
-from ..typing import Point, Scalar
+from ..space import Point, Product, Scalar
 from .weights import AbstractStart
 
 
@@ -61,7 +60,9 @@ class AbstractAggregator(eqx.Module):
         del moments
         return None
 
-    def expected_square(self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
+    def expected_square(
+        self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]
+    ) -> Scalar:
         r"""$\mathbb E (F - c)^\top P (F - c)$ over draws of the shards, independent of each other.
 
         It makes the objective's estimate less noisy. Where there is no closed form, zero, and no `precision`.

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..space import Product
-from ..typing import Point, Scalar
+from ..space import Point, Product, Scalar
 from .base import AbstractAggregator, AbstractFamily
 from .combinatorial import CombinatorialFamily
 from .vector import VectorFamily
@@ -26,7 +25,10 @@ class Blocks(AbstractAggregator):
     coordinates: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     def _blocks(self) -> list[tuple[AbstractAggregator, np.ndarray]]:
-        return [(part, np.array(block)) for part, block in zip(self.parts, self.coordinates, strict=True)]
+        return [
+            (part, np.array(block))
+            for part, block in zip(self.parts, self.coordinates, strict=True)
+        ]
 
     def prepare(self, points: Float[Array, "shard dim"]) -> list[Any]:
         return [part.prepare(points[:, block]) for part, block in self._blocks()]
@@ -69,7 +71,9 @@ class Blocks(AbstractAggregator):
         return Blocks(parts, self.coordinates)
 
     def shard_weights(self) -> Float[Array, "shard dim"]:
-        return jnp.concatenate([part.shard_weights() for part in self.parts], axis=1)[:, self._order()]
+        return jnp.concatenate([part.shard_weights() for part in self.parts], axis=1)[
+            :, self._order()
+        ]
 
     def _order(self) -> Int[np.ndarray, " dim"]:
         return np.argsort(np.concatenate(self.coordinates))
@@ -112,7 +116,9 @@ class BlockFamily(AbstractFamily):
 
     def check(self, space: Product) -> None:
         if unknown := set(self.families) - set(space):
-            raise ValueError(f"families name {sorted(unknown)}, but the parameters are {list(space)}.")
+            raise ValueError(
+                f"families name {sorted(unknown)}, but the parameters are {list(space)}."
+            )
         for names in self._groups(space):
             inside = Product({name: space[name] for name in names})
             self._family(inside).check(inside)

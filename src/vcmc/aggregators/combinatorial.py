@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..space import Product
-from ..typing import Point, Scalar
+from ..space import Point, Product, Scalar
 from .base import AbstractAggregator, AbstractFamily
 from .vector import VectorFamily
 from .weights import AbstractStart
@@ -57,7 +56,9 @@ class Combinatorial(AbstractAggregator):
     def covariance(self, moments: Any) -> Float[Array, "dim dim"] | Float[Array, " dim"] | None:
         return self.inner.covariance(moments)
 
-    def expected_square(self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
+    def expected_square(
+        self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]
+    ) -> Scalar:
         return self.inner.expected_square(moments, centre, precision)
 
     def realigned(self, draws: Float[Array, "shard draw dim"]) -> "Combinatorial":
@@ -98,7 +99,9 @@ class CombinatorialFamily(AbstractFamily):
         alignment = _align(space, draws, space.components(draws[0].mean(axis=0)))
         for _ in range(MAX_ROUNDS if self.alternating else 1):
             aligned = relabel(space, draws, alignment)
-            fitted = Combinatorial(self.inner.fit(space, aligned, start), alignment, space, self.alternating)
+            fitted = Combinatorial(
+                self.inner.fit(space, aligned, start), alignment, space, self.alternating
+            )
             alignment = fitted.realigned(draws).alignment
             if (alignment == fitted.alignment).all():
                 break
@@ -141,10 +144,14 @@ def relabel(
 
 
 def _align(
-    space: Product, draws: Float[Array, "shard draw dim"], common: Float[Array, "component coordinate"]
+    space: Product,
+    draws: Float[Array, "shard draw dim"],
+    common: Float[Array, "component coordinate"],
 ) -> Int[Array, "shard component"]:
     """The labels in every shard of the components that are nearest to the common ones."""
-    from scipy.optimize import linear_sum_assignment  # here, not above: it adds to the time of `import vcmc`
+    from scipy.optimize import (
+        linear_sum_assignment,  # here, not above: it adds to the time of `import vcmc`
+    )
 
     components = np.asarray(jax.jit(jax.vmap(jax.vmap(space.components)))(draws))
     spread = np.sqrt(components.var(axis=1).mean(axis=(0, 1)))

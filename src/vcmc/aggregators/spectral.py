@@ -21,8 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpyro.distributions import biject_to, constraints
 
-from ..space import Product
-from ..typing import Point, Scalar
+from ..space import Point, Product, Scalar
 from .base import AbstractAggregator, AbstractFamily
 from .weights import AbstractStart, Diagonal, Matrices
 
@@ -84,7 +83,9 @@ class SpectralFamily(AbstractFamily):
                 f"{dict(space)}. Name a family for each parameter: vcmc.aggregators.BlockFamily(...)."
             )
 
-    def fit(self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart) -> Spectral:
+    def fit(
+        self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
+    ) -> Spectral:
         self.check(space)
         (inside,) = space.values()
         size = inside.shape[0]

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..space import Product
-from ..typing import Point, Scalar
+from ..linalg.shrinkage import means_and_covariances, shrunk, shrunk_covariances
+from ..space import Point, Product, Scalar
 from .base import AbstractAggregator, AbstractFamily
-from .weights import AbstractStart, Diagonal, Matrices, means_and_covariances, shrunk, shrunk_covariances
+from .weights import AbstractStart, Diagonal, Matrices
 
 FEW = 10  # coordinates: K matrices of this size are cheap to learn
 MANY = 100  # coordinates: above, covariances take too long where only variances are weighed
@@ -96,7 +96,9 @@ class Vector(AbstractAggregator):
             return jnp.sum(weights**2 * spreads, axis=0)
         return jnp.einsum("ki,kij,kj->ij", weights, spreads, weights)
 
-    def expected_square(self, moments: Moments, centre: Point, precision: Float[Array, "dim dim"]) -> Scalar:
+    def expected_square(
+        self, moments: Moments, centre: Point, precision: Float[Array, "dim dim"]
+    ) -> Scalar:
         bias = self.merge(moments.means) - centre
         inside = precision if self.frame is None else self.frame.T @ precision @ self.frame
         weights, spreads = self.weights.values, moments.spreads
@@ -127,7 +129,9 @@ class VectorFamily(AbstractFamily):
     full: bool | None = None
     framed: bool = True
 
-    def fit(self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart) -> Vector:
+    def fit(
+        self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
+    ) -> Vector:
         full = space.dim <= FEW if self.full is None else self.full
         if not full:
             return Vector(start.diagonal(draws))
@@ -137,4 +141,6 @@ class VectorFamily(AbstractFamily):
             return Vector(Matrices(jnp.asarray(weights)).project())
         frame = np.linalg.inv(np.linalg.cholesky(precisions.sum(axis=0))).T
         inside = np.linalg.solve(frame, weights @ frame)
-        return Vector(Matrices(jnp.asarray((inside + inside.transpose(0, 2, 1)) / 2)), jnp.asarray(frame))
+        return Vector(
+            Matrices(jnp.asarray((inside + inside.transpose(0, 2, 1)) / 2)), jnp.asarray(frame)
+        )

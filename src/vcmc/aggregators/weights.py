@@ -8,16 +8,15 @@ Weights stay above a small share of the uniform weight, as the log of a weight m
 """
 
 import abc
-from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from ..typing import Scalar
+from ..space import Scalar
 
 FLOOR = 1e-3  # the smallest weight, as a share of the uniform weight
 NEWTON_STEPS, CG_STEPS, TOLERANCE = 50, 200, 1e-13
@@ -97,7 +96,9 @@ class Matrices(AbstractWeights):
     def from_free(self, free: Float[Array, "shard dim dim"]) -> "Matrices":
         roots = jnp.tril(free) * _free_scales(free.shape[1])
         common = jnp.linalg.cholesky(jnp.einsum("kij,klj->il", roots, roots))
-        parts = jax.vmap(lambda root: jax.scipy.linalg.solve_triangular(common, root, lower=True))(roots)
+        parts = jax.vmap(lambda root: jax.scipy.linalg.solve_triangular(common, root, lower=True))(
+            roots
+        )
         return Matrices(jnp.einsum("kij,klj->kil", parts, parts))
 
     def log_dets(self) -> Float[Array, " shard"]:
@@ -131,7 +132,9 @@ def _free_scales(dim: int) -> Float[Array, "dim dim"]:
     return off + jnp.diag(jnp.full(dim, 1 - 1 / dim))
 
 
-def _nearest_psd_sum(values: Float[Array, "shard dim dim"], total: float) -> Float[Array, "shard dim dim"]:
+def _nearest_psd_sum(
+    values: Float[Array, "shard dim dim"], total: float
+) -> Float[Array, "shard dim dim"]:
     r"""The positive semidefinite matrices nearest to symmetric ones that add up to a multiple of I.
 
     They are $V_k = (Y_k + M)_+$ for the symmetric $M$ that minimises the dual $\frac 1 2 \sum_k \lVert (Y_k + M)_+ \rVert^2 - t
@@ -144,7 +147,11 @@ def _nearest_psd_sum(values: Float[Array, "shard dim dim"], total: float) -> Flo
 
     def split(shift: Array) -> tuple[Array, Array, Array]:
         roots, vectors = jnp.linalg.eigh(values + shift)
-        return roots, vectors, jnp.einsum("kij,kj,klj->kil", vectors, jnp.maximum(roots, 0), vectors)
+        return (
+            roots,
+            vectors,
+            jnp.einsum("kij,kj,klj->kil", vectors, jnp.maximum(roots, 0), vectors),
+        )
 
     def dual(shift: Array, roots: Array) -> Scalar:
         return 0.5 * jnp.sum(jnp.maximum(roots, 0) ** 2) - jnp.sum(goal * shift)
@@ -163,7 +170,10 @@ def _nearest_psd_sum(values: Float[Array, "shard dim dim"], total: float) -> Flo
 
         def derivative(direction: Array) -> Array:
             rotated = jnp.einsum("kji,jl,klm->kim", vectors, direction, vectors)
-            return jnp.einsum("kij,kjl,kml->im", vectors, slopes * rotated, vectors) + 1e-10 * direction
+            return (
+                jnp.einsum("kij,kjl,kml->im", vectors, slopes * rotated, vectors)
+                + 1e-10 * direction
+            )
 
         residual = goal - kept.sum(axis=0)
         direction, _ = jax.scipy.sparse.linalg.cg(derivative, residual, maxiter=CG_STEPS, tol=1e-12)
@@ -173,7 +183,10 @@ def _nearest_psd_sum(values: Float[Array, "shard dim dim"], total: float) -> Flo
         def too_long(length: Array) -> Array:
             there = shift + length * direction
             rounding = 1e-14 * (1 + jnp.abs(here))
-            higher = dual(there, jnp.linalg.eigvalsh(values + there)) > here - 1e-4 * length * fall + rounding
+            higher = (
+                dual(there, jnp.linalg.eigvalsh(values + there))
+                > here - 1e-4 * length * fall + rounding
+            )
             return higher & (length > 1e-12)
 
         length = jax.lax.while_loop(too_long, lambda length: length / 2, jnp.ones(()))
@@ -181,7 +194,9 @@ def _nearest_psd_sum(values: Float[Array, "shard dim dim"], total: float) -> Flo
         return step + 1, shift, *split(shift)
 
     def unfinished(state: State) -> Array:
-        return (state[0] < NEWTON_STEPS) & (jnp.max(jnp.abs(state[4].sum(axis=0) - goal)) > tolerance)
+        return (state[0] < NEWTON_STEPS) & (
+            jnp.max(jnp.abs(state[4].sum(axis=0) - goal)) > tolerance
+        )
 
     shift = (goal - values.sum(axis=0)) / num_shards
     kept = jax.lax.while_loop(unfinished, newton, (jnp.zeros((), int), shift, *split(shift)))[4]
@@ -200,7 +215,9 @@ def with_weights(tree: Tree, weights: list[AbstractWeights]) -> Tree:
     """The same aggregator with other weights, in the order of `weights_of`."""
     leaves, structure = jax.tree.flatten(tree, is_leaf=_is_weights)
     rest = iter(weights)
-    return jax.tree.unflatten(structure, [next(rest) if _is_weights(leaf) else leaf for leaf in leaves])
+    return jax.tree.unflatten(
+        structure, [next(rest) if _is_weights(leaf) else leaf for leaf in leaves]
+    )
 
 
 def _is_weights(leaf: Any) -> bool:
@@ -215,7 +232,9 @@ class AbstractStart(eqx.Module):
         """A weight for every shard and coordinate."""
 
     @abc.abstractmethod
-    def matrices(self, precisions: Float[np.ndarray, "shard dim dim"]) -> Float[np.ndarray, "shard dim dim"]:
+    def matrices(
+        self, precisions: Float[np.ndarray, "shard dim dim"]
+    ) -> Float[np.ndarray, "shard dim dim"]:
         """A matrix for every shard, given its precision; they add up to the identity, but need not be symmetric."""
 
 
@@ -225,7 +244,9 @@ class Uniform(AbstractStart):
     def diagonal(self, draws: Float[Array, "shard draw dim"]) -> Diagonal:
         return Diagonal(jnp.full((draws.shape[0], draws.shape[2]), 1 / draws.shape[0]))
 
-    def matrices(self, precisions: Float[np.ndarray, "shard dim dim"]) -> Float[np.ndarray, "shard dim dim"]:
+    def matrices(
+        self, precisions: Float[np.ndarray, "shard dim dim"]
+    ) -> Float[np.ndarray, "shard dim dim"]:
         return np.broadcast_to(np.eye(precisions.shape[1]) / len(precisions), precisions.shape)
 
 
@@ -236,74 +257,9 @@ class Precision(AbstractStart):
         precisions = 1 / np.asarray(draws).var(axis=1, ddof=1)
         return Diagonal(jnp.asarray(precisions / precisions.sum(axis=0)))
 
-    def matrices(self, precisions: Float[np.ndarray, "shard dim dim"]) -> Float[np.ndarray, "shard dim dim"]:
+    def matrices(
+        self, precisions: Float[np.ndarray, "shard dim dim"]
+    ) -> Float[np.ndarray, "shard dim dim"]:
         return (
             np.linalg.inv(precisions.sum(axis=0)) @ precisions
         )  # a solve would factorise the sum for every shard
-
-
-# What follows is done once in a run, in NumPy: JAX would take longer to compile it than it takes.
-
-
-def means_and_covariances(
-    shards: Float[Array, "shard draw dim"] | Iterable[Float[np.ndarray, "draw dim"]],
-) -> tuple[Float[np.ndarray, "shard dim"], Float[np.ndarray, "shard dim dim"]]:
-    """Means and covariances of the shards' draws, dividing by their number; one shard is looked at after the other."""
-    means, covariances = [], []
-    room = np.empty((0, 0))  # for all shards: new memory takes as long as the work
-    for draws in np.asarray(shards) if isinstance(shards, jax.Array) else shards:
-        if len(draws) > len(room):
-            room = np.empty_like(draws)
-        means.append(draws.mean(axis=0))
-        centred = np.subtract(draws, means[-1], out=room[: len(draws)])
-        covariances.append(centred.T @ centred / len(draws))
-    return np.stack(means), np.stack(covariances)
-
-
-def shrunk_covariances(draws: Float[Array, "shard draw dim"]) -> Float[np.ndarray, "shard dim dim"]:
-    """Covariances of the shards, each shrunk towards what the shards have in common."""
-    return shrunk(means_and_covariances(draws)[1], draws.shape[1])
-
-
-def shrunk(
-    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, " shard"]
-) -> Float[np.ndarray, "shard dim dim"]:
-    r"""Covariances of so many draws each, that were divided by their number, shrunk towards what they have in common.
-
-    The pooled covariance is shrunk towards its diagonal; in coordinates that it whitens, every
-    shard's covariance is shrunk towards a multiple of the identity. Both amounts are the oracle
-    approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010), which vanishes as draws grow
-    unless there is nothing to tell apart.
-    """
-    return shrinkage(covariances, num_draws)[0]
-
-
-def shrinkage(
-    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, " shard"]
-) -> tuple[Float[np.ndarray, "shard dim dim"], Float[np.ndarray, " shard"]]:
-    """Shrunk covariances, and by how much each was shrunk: one is wholly."""
-    num_shards, dim, _ = covariances.shape
-    counts = np.broadcast_to(num_draws, num_shards)[:, None, None]
-    covariances = covariances * counts / (counts - 1)
-    if dim == 1:
-        return covariances, np.zeros(num_shards)
-    pooled = covariances.mean(axis=0)
-    scales = np.sqrt(np.diag(pooled))
-    correlation = pooled / np.outer(scales, scales)
-    amount, _ = _amounts(correlation[None], int(counts.sum()))
-    pooled = (1 - amount[0]) * pooled + amount[0] * np.diag(scales**2)
-    inverse = np.linalg.inv(np.linalg.cholesky(pooled))
-    amounts, variances = _amounts(inverse @ covariances @ inverse.T, counts[:, 0, 0])
-    shares = amounts[:, None, None]
-    return (1 - shares) * covariances + shares * variances[:, None, None] * pooled, amounts
-
-
-def _amounts(
-    covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, " shard"]
-) -> tuple[Float[np.ndarray, " shard"], Float[np.ndarray, " shard"]]:
-    """Amounts of oracle approximating shrinkage towards multiples of the identity, and those multiples."""
-    dim = covariances.shape[1]
-    variances = np.trace(covariances, axis1=1, axis2=2) / dim
-    squares = np.einsum("kij,kij->k", covariances, covariances) / dim**2
-    excesses = np.maximum(squares - variances**2 / dim, 1e-300)
-    return np.minimum((squares + variances**2) / ((num_draws + 1) * excesses), 1.0), variances

@@ -80,7 +80,9 @@ def _narrowed(
     """Draws without the spread that the kernel would have given to a product of Gaussians."""
     precisions = gaussians.precisions
     smoothed = np.linalg.inv(np.linalg.inv(precisions) + kernel)
-    wide, right = (np.linalg.cholesky(np.linalg.inv(each.sum(axis=0))) for each in (smoothed, precisions))
+    wide, right = (
+        np.linalg.cholesky(np.linalg.inv(each.sum(axis=0))) for each in (smoothed, precisions)
+    )
     mean = draws.mean(axis=0)
     return mean + (draws - mean) @ np.linalg.solve(wide.T, right.T)
 

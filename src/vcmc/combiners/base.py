@@ -80,7 +80,9 @@ class Subposteriors:
 
     def __iter__(self) -> Iterator[Float[np.ndarray, "draw dim"]]:
         """The draws of one shard after the other."""
-        draws = np.asarray(self.draws) if isinstance(self.draws, Array) else self.draws  # it has no copy made
+        draws = (
+            np.asarray(self.draws) if isinstance(self.draws, Array) else self.draws
+        )  # it has no copy made
         for shard in range(self.num_shards):
             yield np.asarray(draws[shard])
 

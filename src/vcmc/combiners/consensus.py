@@ -26,7 +26,9 @@ class Average(AbstractCombiner):
     needs: ClassVar[Needs] = Needs(streams=True)
 
     def combine(self, shards: Subposteriors) -> Combined:
-        return _averages(shards, np.full((shards.num_shards, shards.space.dim), 1 / shards.num_shards))
+        return _averages(
+            shards, np.full((shards.num_shards, shards.space.dim), 1 / shards.num_shards)
+        )
 
 
 class Consensus(AbstractCombiner):
@@ -46,18 +48,23 @@ class Consensus(AbstractCombiner):
         if self.diagonal:
             precisions = 1 / np.stack([draws.var(axis=0, ddof=1) for draws in shards])
             return _averages(shards, precisions / precisions.sum(axis=0))
-        return _averages(shards, Precision().matrices(np.linalg.inv(Gaussians.of(shards).covariances)))
+        return _averages(
+            shards, Precision().matrices(np.linalg.inv(Gaussians.of(shards).covariances))
+        )
 
 
 def _averages(
-    shards: Subposteriors, weights: Float[np.ndarray, "shard dim"] | Float[np.ndarray, "shard dim dim"]
+    shards: Subposteriors,
+    weights: Float[np.ndarray, "shard dim"] | Float[np.ndarray, "shard dim dim"],
 ) -> Combined:
     from scipy.linalg.blas import dgemm  # here, not above: it adds to the time of `import vcmc`
 
     merged = np.zeros((shards.num_draws, shards.space.dim))
     for weight, draws in zip(weights, shards, strict=True):
         even = shards.stretched(draws)
-        if weight.ndim == 2:  # added up in place, as a product of its own would be written and read once more
+        if (
+            weight.ndim == 2
+        ):  # added up in place, as a product of its own would be written and read once more
             dgemm(1.0, weight, even.T, beta=1.0, c=merged.T, overwrite_c=True)
         else:
             merged += even * weight

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..aggregators.weights import means_and_covariances, shrinkage
+from ..linalg.shrinkage import means_and_covariances, shrinkage
 from .base import Subposteriors
 
 
@@ -18,7 +18,9 @@ class Gaussian(NamedTuple):
     mean: Float[np.ndarray, " dim"]
     covariance: Float[np.ndarray, "dim dim"]
 
-    def draws(self, num_draws: int, generator: np.random.Generator) -> Float[np.ndarray, "draw dim"]:
+    def draws(
+        self, num_draws: int, generator: np.random.Generator
+    ) -> Float[np.ndarray, "draw dim"]:
         """Independent draws."""
         noise = generator.normal(size=(num_draws, len(self.mean)))
         return self.mean + noise @ np.linalg.cholesky(self.covariance).T

@@ -13,13 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..diagnostics.importance import smoothed_weights
-from ..proposals import Proposal, resampled
+from ..samplers.proposals import Proposal, resampled
 from ..space import Product
 from ..target import Target
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
 from .consensus import Consensus
 
-MAX_K = 0.7  # shape of the ratios' tail: above, the number of draws that weights need grows out of hand
+MAX_K = (
+    0.7  # shape of the ratios' tail: above, the number of draws that weights need grows out of hand
+)
 
 
 class ImportanceResample(AbstractCombiner):
@@ -44,11 +46,15 @@ class ImportanceResample(AbstractCombiner):
 
     def __check_init__(self) -> None:
         if not isinstance(self.start, AbstractCombiner):
-            raise TypeError(f"start must be such as vcmc.combiners.Consensus(); got {self.start!r}.")
+            raise TypeError(
+                f"start must be such as vcmc.combiners.Consensus(); got {self.start!r}."
+            )
         if self.num_proposals is not None and not (
             isinstance(self.num_proposals, int) and self.num_proposals > 0
         ):
-            raise ValueError(f"num_proposals must be a whole number above 0; got {self.num_proposals!r}.")
+            raise ValueError(
+                f"num_proposals must be a whole number above 0; got {self.num_proposals!r}."
+            )
 
     def check(self, space: Product) -> None:
         self.start.check(space)
@@ -58,7 +64,9 @@ class ImportanceResample(AbstractCombiner):
         generator = np.random.default_rng((shards.seed, 3))
         proposal = Proposal.of(np.asarray(begun.draws))
         count = self.num_proposals or 2 * shards.num_draws
-        points, log_ratios = proposal.propose(count, cast(Target, shards.target), generator, shards.advance)
+        points, log_ratios = proposal.propose(
+            count, cast(Target, shards.target), generator, shards.advance
+        )
         if not np.isfinite(log_ratios).any():
             note = (
                 f"the full-data log density is not finite at any of {count} points near the draws of {type(self.start).__name__}, "

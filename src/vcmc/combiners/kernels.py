@@ -38,9 +38,7 @@ MAX_WARMUP = 200
 MIN_CHAINS = 256
 MAX_WORK = 2e7  # coordinates of points that are proposed in a warm-up: a tenth of a second
 MAX_PAIRWISE_DIM = 2
-MIN_ACCEPTANCE = (
-    0.02  # of two shards six sds apart it is 0.01, and the sd of the draws half of what it should be
-)
+MIN_ACCEPTANCE = 0.02  # of two shards six sds apart it is 0.01, and the sd of the draws half of what it should be
 
 
 class Kernels(NamedTuple):
@@ -97,7 +95,9 @@ def multiply(shards: Subposteriors, kernels: Kernels, pairwise: bool | None) -> 
         factors = _Factors.of(shards, size, kernels)
         products, accepted = _products(factors, kernels, num_draws, generator)
         acceptance = min(acceptance, accepted)
-        alone = [np.asarray(shards.draws[shards.num_shards - 1])] if shards.num_shards % size else []
+        alone = (
+            [np.asarray(shards.draws[shards.num_shards - 1])] if shards.num_shards % size else []
+        )
         shards = replace(shards, draws=[*products, *alone])
         shards.advance()
     return Multiplied(np.asarray(shards.draws[0]), acceptance)
@@ -177,8 +177,12 @@ def _products(
     products = []
     for gaussian, sums in zip(factors.gaussians, np.concatenate(kept, axis=2), strict=True):
         centres = sums.reshape(-1, dim)[:num_draws] / (size * narrower)
-        noise = generator.normal(scale=kernels.bandwidth / np.sqrt(size * narrower), size=centres.shape)
-        products.append(gaussian.mean + (centres + noise) @ np.linalg.cholesky(size * gaussian.covariance).T)
+        noise = generator.normal(
+            scale=kernels.bandwidth / np.sqrt(size * narrower), size=centres.shape
+        )
+        products.append(
+            gaussian.mean + (centres + noise) @ np.linalg.cholesky(size * gaussian.covariance).T
+        )
     return products, float(np.mean(accepted))
 
 
@@ -211,7 +215,9 @@ class _Chains:
         """Propose a draw of every factor in turn; return the share of proposals that were accepted."""
         size, num_chains = self.places.shape
         # the Gaussian's own share keeps the last bandwidth, so that chains of Gaussian shards need not widen in between
-        by_norm = (1 / bandwidth**2 - self.kernels.correct / (1 + self.kernels.bandwidth**2)) / (2 * size)
+        by_norm = (1 / bandwidth**2 - self.kernels.correct / (1 + self.kernels.bandwidth**2)) / (
+            2 * size
+        )
         num_accepted = 0
         for factor, places in enumerate(self.places):
             proposed = self._propose(factor)

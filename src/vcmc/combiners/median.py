@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import chdtri  # scipy.stats has it too, and takes a second to import
 
-from ..proposals import resampled
+from ..samplers.proposals import resampled
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
 from .gaussians import Gaussians
 from .pooling import pooled, thinned
@@ -49,7 +49,9 @@ class Median(AbstractCombiner):
         weights[~far] = median_weights(_features(shards, inside, generator)[~far])
         weights[weights < 0.5 * weights[~far].mean()] = 0
         weights /= weights.sum()
-        counts = np.bincount(resampled(weights, shards.num_draws, generator), minlength=shards.num_shards)
+        counts = np.bincount(
+            resampled(weights, shards.num_draws, generator), minlength=shards.num_shards
+        )
         return Combined(pooled(shards, counts), notes=_named(np.flatnonzero(far)))
 
 

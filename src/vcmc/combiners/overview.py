@@ -19,7 +19,9 @@ def overview() -> str:
 def menu() -> list[type[AbstractCombiner]]:
     """All combiners, in the order of their names."""
     every = (getattr(combiners, name) for name in combiners.__all__)
-    classes = (each for each in every if inspect.isclass(each) and issubclass(each, AbstractCombiner))
+    classes = (
+        each for each in every if inspect.isclass(each) and issubclass(each, AbstractCombiner)
+    )
     return [each for each in classes if not inspect.isabstract(each)]
 
 

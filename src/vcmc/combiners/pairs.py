@@ -5,7 +5,9 @@ from typing import TypeVar
 
 Node = TypeVar("Node")
 
-MIN_BETWEEN = 1000  # draws of products inside the tree, so that few draws are not made fewer by every product
+MIN_BETWEEN = (
+    1000  # draws of products inside the tree, so that few draws are not made fewer by every product
+)
 
 
 def multiplied(

@@ -19,4 +19,6 @@ class Parametric(AbstractCombiner):
 
     def combine(self, shards: Subposteriors) -> Combined:
         product = Gaussians.of(shards).product()
-        return Combined(jnp.asarray(product.draws(shards.num_draws, np.random.default_rng(shards.seed))))
+        return Combined(
+            jnp.asarray(product.draws(shards.num_draws, np.random.default_rng(shards.seed)))
+        )

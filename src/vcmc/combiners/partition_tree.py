@@ -25,7 +25,9 @@ from .base import AbstractCombiner, Combined, Subposteriors
 from .gaussians import Gaussians
 from .pairs import multiplied
 
-MIN_BETWEEN = 1000  # draws of products inside the tree, so that few draws are not made fewer by every product
+MIN_BETWEEN = (
+    1000  # draws of products inside the tree, so that few draws are not made fewer by every product
+)
 MARGIN = 10.0  # how far a shard is taken to reach beyond its draws, in standard deviations over the root of their number
 JITTER = 0.1  # how far from the median a cut may be, as a share of the block's draws
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
@@ -130,9 +132,13 @@ class _Blocks(NamedTuple):
         """The product's density in every block, with these curvatures of the shards; without, it is flat."""
         centres, halves = (self.highs + self.lows) / 2, (self.highs - self.lows) / 2
         num_shards = self.counts.shape[1]
-        log_weights = np.sum(np.log(self.counts), axis=1) - (num_shards - 1) * np.sum(np.log(halves), axis=1)
+        log_weights = np.sum(np.log(self.counts), axis=1) - (num_shards - 1) * np.sum(
+            np.log(halves), axis=1
+        )
         if curvatures is None:
-            return _Shape(centres, halves, log_weights, np.zeros_like(centres), np.zeros_like(centres))
+            return _Shape(
+                centres, halves, log_weights, np.zeros_like(centres), np.zeros_like(centres)
+            )
         bends = curvatures * halves[:, None] ** 2
         goals = np.clip((self.means - centres[:, None]) / halves[:, None], -STEEP, STEEP)
         slopes = np.zeros_like(goals)
@@ -140,9 +146,11 @@ class _Blocks(NamedTuple):
             _, means, variances = _moments(slopes, bends)
             slopes = slopes + np.clip((goals - means) / variances, -5.0, 5.0)
         levels = _moments(slopes, bends)[0]
-        slope, bend = slopes.sum(axis=1), bends.sum(axis=1)
-        log_weights = log_weights + np.sum(_moments(slope, bend)[0] - levels.sum(axis=1), axis=1)
-        return _Shape(centres, halves, log_weights, slope, bend)
+        slope, hessian_products = slopes.sum(axis=1), bends.sum(axis=1)
+        log_weights = log_weights + np.sum(
+            _moments(slope, hessian_products)[0] - levels.sum(axis=1), axis=1
+        )
+        return _Shape(centres, halves, log_weights, slope, hessian_products)
 
 
 class _Shape(NamedTuple):
@@ -154,10 +162,14 @@ class _Shape(NamedTuple):
     slopes: Float[np.ndarray, "block dim"]
     bends: Float[np.ndarray, "block dim"]
 
-    def draws(self, num_draws: int, generator: np.random.Generator) -> Float[np.ndarray, "draw dim"]:
+    def draws(
+        self, num_draws: int, generator: np.random.Generator
+    ) -> Float[np.ndarray, "draw dim"]:
         """Independent draws, by inverting the distribution function of every coordinate in its block."""
         weights = np.exp(self.log_weights - self.log_weights.max())
-        chosen = np.repeat(np.arange(len(weights)), generator.multinomial(num_draws, weights / weights.sum()))
+        chosen = np.repeat(
+            np.arange(len(weights)), generator.multinomial(num_draws, weights / weights.sum())
+        )
         edges = np.linspace(-1, 1, NUM_CELLS + 1)
         middles = (edges[1:] + edges[:-1]) / 2
         logs = self.slopes[..., None] * middles - 0.5 * self.bends[..., None] * middles**2
@@ -168,7 +180,9 @@ class _Shape(NamedTuple):
             part = chosen[start : start + BLOCK]
             positions = generator.uniform(size=(len(part), within.shape[1]))
             cell = np.minimum((cumulative[part] < positions[..., None]).sum(axis=-1), NUM_CELLS - 1)
-            within[start : start + BLOCK] = edges[cell] + generator.uniform(size=cell.shape) * 2 / NUM_CELLS
+            within[start : start + BLOCK] = (
+                edges[cell] + generator.uniform(size=cell.shape) * 2 / NUM_CELLS
+            )
         return self.centres[chosen] + self.halves[chosen] * within
 
 

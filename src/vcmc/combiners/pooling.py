@@ -28,11 +28,16 @@ def pooled(
 
 
 def moved(
-    shards: Subposteriors, gaussians: Gaussians, goal: Gaussian, maps: Float[np.ndarray, "shard dim dim"]
+    shards: Subposteriors,
+    gaussians: Gaussians,
+    goal: Gaussian,
+    maps: Float[np.ndarray, "shard dim dim"],
 ) -> Float[Array, "draw dim"]:
     """An even share of every shard's draws, moved by its map from its own mean to the goal's, in random order."""
     chosen = []
-    for draws, count, mean, linear in zip(shards, even_counts(shards), gaussians.means, maps, strict=True):
+    for draws, count, mean, linear in zip(
+        shards, even_counts(shards), gaussians.means, maps, strict=True
+    ):
         chosen.append(goal.mean + (thinned(draws, int(count)) - mean) @ linear.T)
         shards.advance()
     return jnp.asarray(_shuffled(np.concatenate(chosen), shards.seed))

@@ -15,13 +15,20 @@ from jaxtyping import Array, Float
 
 from ..aggregators.affine import AffineFamily
 from ..aggregators.base import AbstractAggregator, AbstractFamily
-from ..aggregators.weights import AbstractStart, AbstractWeights, Precision, weights_of, with_weights
-from ..objective import AbstractEntropy, GaussianSum, Objective, Relaxed
-from ..optimizers.adaptive import Adaptive
-from ..optimizers.base import WINDOW, AbstractGradient, AbstractOptimizer, Climb, random_batch
-from ..optimizers.newton import Newton
+from ..aggregators.weights import (
+    AbstractStart,
+    AbstractWeights,
+    Precision,
+    weights_of,
+    with_weights,
+)
 from ..space import Product
 from ..target import Minibatch, Target
+from ..variational.adaptive import Adaptive
+from ..variational.entropies import AbstractEntropy, GaussianSum, Relaxed
+from ..variational.newton import Newton
+from ..variational.objective import Objective
+from ..variational.optimizer import WINDOW, AbstractGradient, AbstractOptimizer, Climb, random_batch
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
 
 MAX_ALIGNMENTS = 5
@@ -70,8 +77,8 @@ class Variational(AbstractCombiner):
     def __check_init__(self) -> None:
         for name, kind, example in (
             ("family", AbstractFamily, "vcmc.aggregators.VectorFamily()"),
-            ("entropy", AbstractEntropy, "vcmc.objective.Relaxed()"),
-            ("optimizer", AbstractOptimizer, "vcmc.optimizers.Adaptive()"),
+            ("entropy", AbstractEntropy, "vcmc.variational.entropies.Relaxed()"),
+            ("optimizer", AbstractOptimizer, "vcmc.variational.Adaptive()"),
             ("start", AbstractStart, "vcmc.aggregators.Uniform()"),
         ):
             if not isinstance(getattr(self, name), kind):
@@ -89,7 +96,9 @@ class Variational(AbstractCombiner):
         target, draws = cast(Target, shards.target), shards.stacked
         aggregator = self.family.fit(shards.space, draws, self.start)
         weights = weights_of(aggregator)
-        if shards.learned is not None and not shards.space.labelled():  # labels may have been given otherwise
+        if (
+            shards.learned is not None and not shards.space.labelled()
+        ):  # labels may have been given otherwise
             weights = shards.learned
         climbs: list[Climb] = []
         for attempt in range(MAX_ALIGNMENTS):
@@ -97,7 +106,9 @@ class Variational(AbstractCombiner):
             objective = Objective(seen, self.entropy, aggregator, draws)
             if not climbs:
                 start = objective, weights
-            climbs.append(self.optimizer.climb(objective, weights, (shards.seed, attempt), shards.advance))
+            climbs.append(
+                self.optimizer.climb(objective, weights, (shards.seed, attempt), shards.advance)
+            )
             weights = climbs[-1].weights
             learned = with_weights(aggregator, weights)
             aggregator = learned.realigned(draws)
@@ -159,7 +170,9 @@ def _clearly_rose(climbs: list[Climb]) -> bool:
     return bool(np.mean(last) - climbs[0].values[0] > 3 * error)
 
 
-def _gain(target: Target, before: Judged, after: Judged, size: int, seed: int) -> tuple[float, float]:
+def _gain(
+    target: Target, before: Judged, after: Judged, size: int, seed: int
+) -> tuple[float, float]:
     """By how much the objective rose, and the error of that, on draws that both are judged by."""
     generator = np.random.default_rng((seed, MAX_ALIGNMENTS))
     gains = []

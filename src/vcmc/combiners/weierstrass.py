@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..proposals import resampled
+from ..samplers.proposals import resampled
 from .auxiliary import check_partition, refined
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
 from .gaussians import Gaussian, Gaussians
@@ -62,7 +62,9 @@ class Weierstrass(AbstractCombiner):
         if self.num_tries < 1:
             raise ValueError(f"num_tries must be at least 1; got {self.num_tries}.")
         if self.refinement < 0:
-            raise ValueError(f"refinement must be a number of rounds, or 0 for none; got {self.refinement}.")
+            raise ValueError(
+                f"refinement must be a number of rounds, or 0 for none; got {self.refinement}."
+            )
         if not 0 < self.refinement_bandwidth <= 1:
             raise ValueError(
                 f"refinement_bandwidth must lie above 0 and not above 1; got {self.refinement_bandwidth}. Try 0.3."
@@ -76,7 +78,9 @@ class Weierstrass(AbstractCombiner):
         bandwidths, distances = [], []
 
         def product(first: _Cloud, second: _Cloud, count: int) -> _Cloud:
-            draws, bandwidth = _product(first, second, (shards.num_draws, count), self.num_tries, generator)
+            draws, bandwidth = _product(
+                first, second, (shards.num_draws, count), self.num_tries, generator
+            )
             bandwidths.append(bandwidth)
             distances.append(_distance(first.gaussian, second.gaussian))
             shards.advance()
@@ -84,7 +88,9 @@ class Weierstrass(AbstractCombiner):
 
         draws = multiplied(_leaves(shards, gaussians), shards.num_draws, _log_volume, product).draws
         if self.refinement:
-            draws = refined(draws, shards, gaussians, self.refinement, self.refinement_bandwidth, generator)
+            draws = refined(
+                draws, shards, gaussians, self.refinement, self.refinement_bandwidth, generator
+            )
         notes = _far_apart(max(distances))
         if not (notes or self.refinement):
             notes = _hidden(float(np.median(bandwidths)), shards.space.dim)
@@ -125,7 +131,9 @@ class _Kernel(NamedTuple):
     def covariance(self, bandwidth: float) -> Float[np.ndarray, "dim dim"]:
         return self.basis * self.shares(bandwidth) @ self.basis.T
 
-    def pulled(self, draws: Float[np.ndarray, "draw dim"], bandwidth: float) -> Float[np.ndarray, "draw dim"]:
+    def pulled(
+        self, draws: Float[np.ndarray, "draw dim"], bandwidth: float
+    ) -> Float[np.ndarray, "draw dim"]:
         """Draws with the rest of the variance."""
         pull = self.basis * np.sqrt(1 - self.shares(bandwidth)) @ self.inverse
         return self.mean + (draws - self.mean) @ pull.T
@@ -219,17 +227,24 @@ class _Smooth(NamedTuple):
         """Pairs of pulled draws, without those draws that are out of reach for all of the other shard."""
         covariances = [kernel.covariance(bandwidth) for kernel in self.kernels]
         pulled = [
-            kernel.pulled(each, bandwidth) for kernel, each in zip(self.kernels, self.draws, strict=True)
+            kernel.pulled(each, bandwidth)
+            for kernel, each in zip(self.kernels, self.draws, strict=True)
         ]
         margin = REACH * np.sqrt(np.diag(covariances[0] + covariances[1]))
         near = [
-            each[((each >= other.min(axis=0) - margin) & (each <= other.max(axis=0) + margin)).all(axis=1)]
+            each[
+                ((each >= other.min(axis=0) - margin) & (each <= other.max(axis=0) + margin)).all(
+                    axis=1
+                )
+            ]
             for each, other in zip(pulled, reversed(pulled), strict=True)
         ]
         left, right = near if min(len(each) for each in near) else pulled
         if len(left) < len(right):
             left, right, covariances = right, left, covariances[::-1]
-        return _Pairs(left, right, covariances, self.order[self.order < len(right)][: self.num_tries])
+        return _Pairs(
+            left, right, covariances, self.order[self.order < len(right)][: self.num_tries]
+        )
 
 
 def _bandwidth(smooth: _Smooth) -> float:

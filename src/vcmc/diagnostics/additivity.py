@@ -14,11 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..holding import Holding, Task
-from ..model import Model, Subposterior
-from ..shard import Shard
+from ..data.cache import ShardCache, Task
+from ..data.rows import Rows
+from ..data.shard import Shard
+from ..density import Subposterior
+from ..errors import ModelError
+from ..model import Model
+from ..space import Point
 from ..target import Target
-from ..typing import Point, Rows
 
 MAX_ROWS = 20_000  # rows compared in each half: enough for any statistic of rows to show
 TOLERANCE = 1e-8  # relative; the halves and the whole run the same arithmetic on the same rows
@@ -28,10 +31,6 @@ LABEL_TOLERANCE = (
     1e-8  # relative; relabelling changes the order of sums, and may go through a bijection and back
 )
 NUM_LABELLED = 100  # rows whose log likelihoods are compared under other labels
-
-
-class ModelError(ValueError):
-    """The model cannot be sharded as it stands."""
 
 
 def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
@@ -48,7 +47,9 @@ def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
     together = _row_log_likelihood(model, params, whole)
     comparable = np.isfinite(apart) & np.isfinite(together)  # what is not is refused at the start
     gap = np.zeros(len(together))
-    gap[comparable] = np.abs(apart[comparable] - together[comparable]) / (1 + np.abs(together[comparable]))
+    gap[comparable] = np.abs(apart[comparable] - together[comparable]) / (
+        1 + np.abs(together[comparable])
+    )
     worst = int(np.argmax(gap))
     if gap[worst] > max(TOLERANCE, ROUNDINGS * np.finfo(together.dtype).eps):
         raise ModelError(
@@ -107,12 +108,16 @@ def check_labels(model: Model, shard: Shard, point: Point) -> None:
         per_row = _log_likelihood(model, model.space.constrain(point), rows)
         return np.append(np.asarray(per_row), float(model.log_prior_at(point)))
 
-    for count in sorted({inside.num_labels for inside in model.space.values() if inside.num_labels}):
+    for count in sorted(
+        {inside.num_labels for inside in model.space.values() if inside.num_labels}
+    ):
         before = parts(point)
         for order in (np.roll(np.arange(count), 1), np.r_[1, 0, 2:count][:count]):
             after = parts(model.space.relabel(point, jnp.asarray(order)))
             with np.errstate(invalid="ignore"):  # infinities are equal, or refused at the start
-                same = (before == after) | (np.abs(before - after) <= LABEL_TOLERANCE * (1 + np.abs(before)))
+                same = (before == after) | (
+                    np.abs(before - after) <= LABEL_TOLERANCE * (1 + np.abs(before))
+                )
             if not (same | (np.isnan(before) & np.isnan(after))).all():
                 raise ModelError(
                     _not_exchangeable(model, count, "prior" if same[:-1].all() else "likelihood")
@@ -129,7 +134,7 @@ def _not_exchangeable(model: Model, count: int, part: str) -> str:
     )
 
 
-class Facts(NamedTuple):
+class ShardFacts(NamedTuple):
     """What was seen of a shard where it is: on which coordinates it says nothing, its rows' number, with padding too, their kinds and checksum."""
 
     silent: Bool[np.ndarray, " dim"]
@@ -139,13 +144,13 @@ class Facts(NamedTuple):
     checksum: str
 
 
-def look_at_shards(
+def shard_facts(
     target: Target, points: Float[Array, "point dim"], with_checksums: bool = False
-) -> list[Facts]:
+) -> list[ShardFacts]:
     """Look at every shard, wherever it is."""
     work = partial(_look, points=np.asarray(points), with_checksum=with_checksums)
     tasks = [Task((shard,)) for shard in range(target.num_shards)]
-    found: list[Facts] = list(target.executor.map(work, tasks, target.holding))
+    found: list[ShardFacts] = list(target.executor.map(work, tasks, target.shard_cache))
     for shard, facts in enumerate(found):
         if facts.kinds != found[0].kinds:
             raise ValueError(
@@ -155,17 +160,27 @@ def look_at_shards(
 
 
 def _look(
-    holding: Holding, task: Task, advance: Callable[[int], None], points: np.ndarray, with_checksum: bool
-) -> Facts:
+    shard_cache: ShardCache,
+    task: Task,
+    advance: Callable[[int], None],
+    points: np.ndarray,
+    with_checksum: bool,
+) -> ShardFacts:
     del advance
-    density = holding.density(task.shards[0])
+    density = shard_cache.density(task.shards[0])
     shard = density.shard
     silent = np.asarray(_silent(density, jnp.asarray(points)))
-    kinds = {name: f"{array.dtype}{list(array.shape[1:])}" for name, array in sorted(shard.rows.items())}
-    return Facts(silent, shard.num_rows, len(shard.weights), kinds, shard.checksum() if with_checksum else "")
+    kinds = {
+        name: f"{array.dtype}{list(array.shape[1:])}" for name, array in sorted(shard.rows.items())
+    }
+    return ShardFacts(
+        silent, shard.num_rows, len(shard.weights), kinds, shard.checksum() if with_checksum else ""
+    )
 
 
-def check_information(target: Target, points: Float[Array, "point dim"], facts: list[Facts]) -> list[str]:
+def check_information(
+    target: Target, points: Float[Array, "point dim"], facts: list[ShardFacts]
+) -> list[str]:
     """Warnings on shards whose rows do not say anything on some coordinate.
 
     Raises `ModelError` where the prior says nothing on it either: that shard has no posterior.

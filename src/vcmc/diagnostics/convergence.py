@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy.special import ndtri
 
-from ..cores import num_cores, on_threads
+from .._runtime import num_cores, thread_map
 
 BLOCK = 2**17  # draws that a thread looks at together, if a scalar has no more than that
 AT_ONCE = 2**20  # draws that all threads look at together: some 100 MB of arrays
@@ -60,7 +60,7 @@ def _by_block(statistic: Callable[[Chains], Numbers], values: np.ndarray) -> np.
     # for every array of every block, which doubles the time.
     np.empty(64 * BLOCK, np.int8)
     num_threads = max(1, min(num_cores(), AT_ONCE // max(BLOCK, per_scalar)))
-    found = on_threads(
+    found = thread_map(
         lambda block: _of_block(statistic, values[block[0], ..., block[1]]), blocks, num_threads
     )
     for block, numbers in zip(blocks, found, strict=True):
@@ -94,7 +94,9 @@ def _rhat(chains: Chains) -> Numbers:
     tail = _ratio(_scores(distances, place.take(nearest)).reshape(halves.shape))
     tail[np.isnan(distances[:, -1])] = np.nan  # infinity less infinity: a distance without a rank
 
-    found = np.where(tail > bulk, tail, bulk)  # bulk too if tail is NaN, as for draws with two values
+    found = np.where(
+        tail > bulk, tail, bulk
+    )  # bulk too if tail is NaN, as for draws with two values
     found[np.isnan(chains).any(axis=(1, 2))] = np.nan
     return found
 
@@ -119,7 +121,9 @@ def _halves(chains: Chains) -> Float[np.ndarray, "series part half"]:
     return np.concatenate([chains[:, :, :half], chains[:, :, chains.shape[2] - half :]], axis=1)
 
 
-def _ascending(draws: Float[np.ndarray, "series ..."], merge: bool = False) -> tuple[Sorted, Places]:
+def _ascending(
+    draws: Float[np.ndarray, "series ..."], merge: bool = False
+) -> tuple[Sorted, Places]:
     """Each series in ascending order, and at which place of the flattened array each draw was.
 
     To `merge` is faster than to sort afresh if a series consists of a few runs that rise or fall.
@@ -137,7 +141,9 @@ def _scores(ascending: Sorted, place: Places) -> Float[np.ndarray, " all"]:
     as_next = np.zeros(ascending.shape, bool)
     np.equal(ascending[:, :-1], ascending[:, 1:], out=as_next[:, :-1])
     if len(equal := np.flatnonzero(as_next)):
-        opens = np.diff(equal, prepend=-2) > 1  # another run of equal draws, maybe in another series
+        opens = (
+            np.diff(equal, prepend=-2) > 1
+        )  # another run of equal draws, maybe in another series
         closes = np.append(opens[1:], True)
         mean_rank = (equal[opens] % number + equal[closes] % number + 3) / 2
         scores[equal] = scores[equal + 1] = _normal_score(mean_rank, number)[np.cumsum(opens) - 1]
@@ -175,7 +181,9 @@ def _autocorrelation_time(scores: Chains) -> Numbers:
     falling = np.minimum.accumulate(pairs[:, : end.max() + 1], axis=1)
     summed = np.where(np.arange(falling.shape[1]) < end, falling, 0).sum(axis=1)
     # Where the sequence ends, its even lag still counts, once, if it or the pair is not negative.
-    even, pair = (np.take_along_axis(values, end, axis=1)[:, 0] for values in (correlation[:, ::2], pairs))
+    even, pair = (
+        np.take_along_axis(values, end, axis=1)[:, 0] for values in (correlation[:, ::2], pairs)
+    )
     return -1 + 2 * summed + np.where((pair >= 0) | (even > 0), even, 0)
 
 

@@ -38,11 +38,14 @@ def _stein_kernel(
     squares = np.sum(x**2, axis=1)
     distances = np.maximum(squares[:, None] + squares - 2 * x @ x.T, 0)
     base = 1 / (1 + distances / dim)
-    kernel, slope, bend = base**0.5, base**1.5 / dim, 3 * base**2.5 / dim**2
+    kernel, slope, hessian_products = base**0.5, base**1.5 / dim, 3 * base**2.5 / dim**2
     # gradients of the kernel are -+ slope (x - y)
     inside = scores @ x.T
     own = np.sum(scores * x, axis=1)
     along = own[:, None] - inside  # s(x)ᵀ (x - y)
     return np.asarray(
-        kernel * (scores @ scores.T) + slope * (along + along.T) + slope * dim - bend * distances
+        kernel * (scores @ scores.T)
+        + slope * (along + along.T)
+        + slope * dim
+        - hessian_products * distances
     )

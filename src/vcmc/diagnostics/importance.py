@@ -24,7 +24,9 @@ def smoothed_weights(
         weights = np.exp(log_ratios - np.max(log_ratios))
         return weights / weights.sum(), np.nan if len(log_ratios) < FEW else 0.0
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of draws that are far off
-        log_weights, shape = array_stats.psislw(-np.asarray(log_ratios, float))  # made for log likelihoods
+        log_weights, shape = array_stats.psislw(
+            -np.asarray(log_ratios, float)
+        )  # made for log likelihoods
     weights = np.exp(log_weights - np.max(log_weights))
     return weights / weights.sum(), float(shape)
 

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..model import evaluate
-from ..result import to_params
+from ..data.params import to_params
+from ..density import evaluate
+from ..linalg.stein import Frame, symmetric
+from ..samplers.start import climb, starts_of
 from ..space import Product
-from ..start import climb, starts_of
-from ..stein import Frame, symmetric
 from ..target import Target
 
 FAR = 6.0  # sds between tops, one shard's or the posterior's: nearer ones may be one skewed hill
@@ -27,7 +27,7 @@ Vector = Float[np.ndarray, " dim"]
 Draws = Float[np.ndarray, "draw dim"]
 
 
-class Hill(NamedTuple):
+class QuadraticControl(NamedTuple):
     """A top, and the log of the mass around it."""
 
     top: Vector
@@ -73,7 +73,9 @@ def other_mode(draws: Draws, target: Target, seed: int) -> str:
     if share < SHARE:
         return ""
     params = to_params(model.space, jnp.asarray(most.top[None]))
-    where = ", ".join(f"{name} = {np.round(values[0], 3).tolist()}"[:60] for name, values in params.items())
+    where = ", ".join(
+        f"{name} = {np.round(values[0], 3).tolist()}"[:60] for name, values in params.items()
+    )
     return (
         f"The posterior has another mode, far from the draws: it holds about {100 * share:.0f} % of the mass of the two, near "
         f"{where}. Where there are two modes, averages of shards cannot be trusted: tell the modes apart by the prior, or run "
@@ -83,24 +85,33 @@ def other_mode(draws: Draws, target: Target, seed: int) -> str:
 
 def _with_labels_of(like: Vector, point: Vector, space: Product) -> Vector:
     """A point whose exchangeable components, if there are any, are labelled as those of another."""
-    from scipy.optimize import linear_sum_assignment  # here, not above: it adds to the time of `import vcmc`
+    from scipy.optimize import (
+        linear_sum_assignment,  # here, not above: it adds to the time of `import vcmc`
+    )
 
     found = point.copy()
     for indices, part in space.labelled():
         block = np.array(indices)
-        ours, others = (np.asarray(part.components(jnp.asarray(each[block]))) for each in (like, point))
+        ours, others = (
+            np.asarray(part.components(jnp.asarray(each[block]))) for each in (like, point)
+        )
         order = linear_sum_assignment(np.sum((ours[:, None] - others) ** 2, axis=-1))[1]
         found[block] = part.relabel(jnp.asarray(point[block]), jnp.asarray(order))
     return found
 
 
-def _hill(target: Target, top: Array) -> Hill | None:
+def _hill(target: Target, top: Array) -> QuadraticControl | None:
     """The hill whose top a climb found; nothing if it is none."""
     values, scores = target(top[None])
-    curvature = symmetric(lambda directions: -np.asarray(target.bend(top, jnp.asarray(directions))), top.size)
+    curvature = symmetric(
+        lambda directions: -np.asarray(target.hessian_products(top, jnp.asarray(directions))),
+        top.size,
+    )
     slope = np.asarray(scores[0])
     if not np.isfinite(curvature).all() or np.linalg.eigvalsh(curvature)[0] <= 0:
         return None
     if slope @ np.linalg.solve(curvature, slope) > 2 * LEVEL:
         return None
-    return Hill(np.asarray(top), float(values[0]) - 0.5 * float(np.linalg.slogdet(curvature)[1]))
+    return QuadraticControl(
+        np.asarray(top), float(values[0]) - 0.5 * float(np.linalg.slogdet(curvature)[1])
+    )

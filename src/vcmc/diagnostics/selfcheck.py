@@ -14,14 +14,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..stein import Bend, Directions, Frame, conjugate_gradients, gap, root_of_inverse, symmetric
+from ..linalg.stein import (
+    Directions,
+    Frame,
+    HessianProducts,
+    conjugate_gradients,
+    gap,
+    root_of_inverse,
+    symmetric,
+)
 from ..target import Target
 from .discrepancy import kernel_stein_discrepancy
 from .importance import pareto_k
 
 NUM_POINTS = 400  # draws at which the target is evaluated
 NUM_GROUPS = 10
-FAR, MAX_LOOKS = 0.1, 5  # sds: draws that are farther off are moved and looked at again, so many times
+FAR, MAX_LOOKS = (
+    0.1,
+    5,
+)  # sds: draws that are farther off are moved and looked at again, so many times
 ROUNDING = 1e-9
 LEAST = 0.02  # curvature, relative to that of the draws, that is taken for one
 SHAPE, PATH = (
@@ -82,14 +93,20 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
     """
     first, look = _looks(draws, target, seed)
     counts = first.num_points, first.num_not_finite
-    if not look.corrected or look.least_curvature < LEAST:  # there is no hill to measure a distance by
+    if (
+        not look.corrected or look.least_curvature < LEAST
+    ):  # there is no hill to measure a distance by
         return SelfCheck(None, np.nan, look.least_curvature, *first.scores_alone, *counts)
 
     now = quantities(jnp.asarray(draws))
     there = quantities(jnp.asarray(look.draws))
     shares = _not_linear(there, look)
-    means, sds = (np.stack(each) for each in zip(*map(_moments(quantities), look.corrected), strict=True))
-    varies = sds[0] > ROUNDING * (np.abs(means[0]) + np.abs(now).max(axis=0))  # constants have no error
+    means, sds = (
+        np.stack(each) for each in zip(*map(_moments(quantities), look.corrected), strict=True)
+    )
+    varies = sds[0] > ROUNDING * (
+        np.abs(means[0]) + np.abs(now).max(axis=0)
+    )  # constants have no error
     mean_errors = np.where(varies, (now.mean(axis=0) - means) / sds[0], np.nan)
     sd_errors = np.where(varies, now.std(axis=0) / sds - 1, np.nan)
 
@@ -103,7 +120,9 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         sd_errors[0],
         standard_error(sd_errors, there.std(axis=0) / sds[0] - 1),
     )
-    return SelfCheck(errors, float(np.nanmax(shares)), look.least_curvature, *first.scores_alone, *counts)
+    return SelfCheck(
+        errors, float(np.nanmax(shares)), look.least_curvature, *first.scores_alone, *counts
+    )
 
 
 def corrected(draws: Draws, target: Target, seed: int) -> Draws:
@@ -154,12 +173,14 @@ def _look(draws: Draws, target: Target, generator: np.random.Generator) -> Look:
     frame = Frame.of(draws)
     white, turned = frame.white(draws), frame.turned(scores)
 
-    def bend(directions: Directions) -> Directions:
-        products = target.bend(jnp.asarray(frame.centre), jnp.asarray(frame.outside(directions)))
+    def hessian_products(directions: Directions) -> Directions:
+        products = target.hessian_products(
+            jnp.asarray(frame.centre), jnp.asarray(frame.outside(directions))
+        )
         return -frame.turned(np.asarray(products))
 
     judge = _by_matrix if frame.is_full else _by_coordinate
-    corrections, bent, least = judge(white[chosen], turned, bend)
+    corrections, bent, least = judge(white[chosen], turned, hessian_products)
 
     def moved(correction: Correction) -> Draws:
         scale = correction.scale
@@ -182,9 +203,11 @@ def _moments(quantities: Quantities) -> Callable[[Draws], tuple[np.ndarray, np.n
     return moments
 
 
-def _by_matrix(white: Draws, scores: Draws, bend: Bend) -> tuple[list[Correction], Draws, float]:
+def _by_matrix(
+    white: Draws, scores: Draws, hessian_products: HessianProducts
+) -> tuple[list[Correction], Draws, float]:
     """Corrections by all points and by all but a tenth, what is not linear in the scores, and the least curvature."""
-    curvature = symmetric(bend, white.shape[1])
+    curvature = symmetric(hessian_products, white.shape[1])
     found = []
     for kept in _leave_out(len(white)):
         estimate = gap(white[kept], scores[kept], curvature)
@@ -193,9 +216,11 @@ def _by_matrix(white: Draws, scores: Draws, bend: Bend) -> tuple[list[Correction
     return [each for each, _, _ in found], found[0][1], found[0][2]
 
 
-def _by_coordinate(white: Draws, scores: Draws, bend: Bend) -> tuple[list[Correction], Draws, float]:
+def _by_coordinate(
+    white: Draws, scores: Draws, hessian_products: HessianProducts
+) -> tuple[list[Correction], Draws, float]:
     """The same, with a scale for every coordinate and a shift that products with the Hessian give."""
-    residuals = scores + bend(white)
+    residuals = scores + hessian_products(white)
     slopes, spreads = [], []
     for kept in _leave_out(len(white)):
         slopes.append(residuals[kept].mean(axis=0))
@@ -204,9 +229,15 @@ def _by_coordinate(white: Draws, scores: Draws, bend: Bend) -> tuple[list[Correc
     bent = bent - white * np.mean(bent * white, axis=0)
     least = float(spreads[0].min())
     spreads = [np.maximum(np.abs(spread), LEAST) for spread in spreads]
-    move = conjugate_gradients(lambda direction: bend(direction[None])[0], slopes[0], 1 / spreads[0])
+    move = conjugate_gradients(
+        lambda direction: hessian_products(direction[None])[0], slopes[0], 1 / spreads[0]
+    )
     moves = [move + (slope - slopes[0]) / spreads[0] for slope in slopes]
-    return [Correction(move, spread**-0.5) for move, spread in zip(moves, spreads, strict=True)], bent, least
+    return (
+        [Correction(move, spread**-0.5) for move, spread in zip(moves, spreads, strict=True)],
+        bent,
+        least,
+    )
 
 
 def _leave_out(count: int) -> list[np.ndarray]:
@@ -215,7 +246,9 @@ def _leave_out(count: int) -> list[np.ndarray]:
     return [every, *(every[every % NUM_GROUPS != group] for group in range(NUM_GROUPS))]
 
 
-def _not_linear(quantities: Float[np.ndarray, "draw quantity"], look: Look) -> Float[np.ndarray, " quantity"]:
+def _not_linear(
+    quantities: Float[np.ndarray, "draw quantity"], look: Look
+) -> Float[np.ndarray, " quantity"]:
     """The share of the scores that is not linear in the draws, along the direction in which each quantity grows."""
     directions = (quantities - quantities.mean(axis=0)).T @ look.white / len(look.white)
     lengths = np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-300)

@@ -122,13 +122,17 @@ def wide_shards(draws: Draws) -> dict[int, int]:
     spreads = draws.std(axis=(1, 2))
     ratios = spreads / np.median(spreads, axis=0)
     return {
-        shard: int(np.argmax(row)) for shard, row in enumerate(ratios) if len(ratios) > 2 and row.max() > WIDE
+        shard: int(np.argmax(row))
+        for shard, row in enumerate(ratios)
+        if len(ratios) > 2 and row.max() > WIDE
     }
 
 
 def switching_shards(space: Product, draws: Draws) -> list[int]:
     """Shards in whose chains exchangeable components change their labels."""
-    from scipy.optimize import linear_sum_assignment  # here, not above: it adds to the time of `import vcmc`
+    from scipy.optimize import (
+        linear_sum_assignment,  # here, not above: it adds to the time of `import vcmc`
+    )
 
     found = set()
     for block, part in space.labelled():
@@ -138,9 +142,13 @@ def switching_shards(space: Product, draws: Draws) -> list[int]:
         components = np.asarray(jax.jit(jax.vmap(jax.vmap(part.components)))(jnp.asarray(points)))
         for shard, each in enumerate(components):
             steps = np.median(np.abs(np.diff(each, axis=0)), axis=(0, 1))
-            steps = np.maximum(steps, 1e-3 * each.std(axis=(0, 1)) + 1e-12)  # a chain may stand still
+            steps = np.maximum(
+                steps, 1e-3 * each.std(axis=(0, 1)) + 1e-12
+            )  # a chain may stand still
             gaps = np.sum(((each[0][None, :, None] - each[:, None]) / steps) ** 2, axis=-1)
-            other = [bool((linear_sum_assignment(gap)[1] != np.arange(len(gap))).any()) for gap in gaps]
+            other = [
+                bool((linear_sum_assignment(gap)[1] != np.arange(len(gap))).any()) for gap in gaps
+            ]
             if np.mean(other) > SWITCHED:
                 found.add(shard)
     return sorted(found)

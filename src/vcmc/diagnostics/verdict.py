@@ -66,7 +66,9 @@ class Diagnosis:
         rows = [f"{'':20s} {'mean off by (sd)':>20s} {'sd off by (%)':>18s}"]
         for name, label, index in _entries(self.errors):
             mean, mean_se, sd, sd_se = (each[index] for each in self.errors[name])
-            rows.append(f"{label:20s} {mean:+11.3f} ± {mean_se:.3f} {100 * sd:+13.1f} ± {100 * sd_se:.1f}")
+            rows.append(
+                f"{label:20s} {mean:+11.3f} ± {mean_se:.3f} {100 * sd:+13.1f} ± {100 * sd_se:.1f}"
+            )
         if len(rows) > MAX_ROWS + 1:
             rows[MAX_ROWS:] = [f"… and {len(rows) - MAX_ROWS} more"]
         numbers = f"Pareto k {self.pareto_k:.2f}, kernel Stein discrepancy {self.ksd:.3g} (p = {self.ksd_p_value:.2f})"
@@ -78,7 +80,11 @@ UNKNOWN = "How good the result is, is not known: that takes a model and its rows
 
 
 def judge(
-    check: SelfCheck | None, errors: Mapping[str, Errors], notes: list[str], ess: float, elsewhere: str = ""
+    check: SelfCheck | None,
+    errors: Mapping[str, Errors],
+    notes: list[str],
+    ess: float,
+    elsewhere: str = "",
 ) -> Diagnosis:
     """The verdict on draws of so many effective ones, given what their scores say, what was doubtful before, and what lies elsewhere."""
     if check is None:
@@ -102,7 +108,9 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[
             "The posterior does not fall off around the combined draws in some direction: they lie between modes, or far out."
         )
     for what in ("mean", "sd"):
-        off = [one for one in _sizes(errors, what) if abs(one.size) - 2 * one.error > _limit(what, ess)]
+        off = [
+            one for one in _sizes(errors, what) if abs(one.size) - 2 * one.error > _limit(what, ess)
+        ]
         if off:
             worst = max(off, key=lambda one: abs(one.size))
             found.append(f"The {what} of {_among(worst, off)} is off by {worst}.")
@@ -121,10 +129,14 @@ def _unsure(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[
         ]
     for what in ("mean", "sd"):
         limit = _limit(what, ess)
-        unsure = [one for one in _sizes(errors, what) if one.error > UNSURE or abs(one.size) > limit]
+        unsure = [
+            one for one in _sizes(errors, what) if one.error > UNSURE or abs(one.size) > limit
+        ]
         if unsure:
             worst = max(unsure, key=lambda one: abs(one.size) + 2 * one.error)
-            return [f"The {what} of {_among(worst, unsure)} may be off: by {worst}, as far as can be told."]
+            return [
+                f"The {what} of {_among(worst, unsure)} may be off: by {worst}, as far as can be told."
+            ]
     return []
 
 
@@ -167,7 +179,8 @@ def _limit(what: str, ess: float) -> float:
 
 def _worst(errors: Mapping[str, Errors]) -> str:
     worst = [
-        max(_sizes(errors, what), key=lambda one: abs(one.size), default=None) for what in ("mean", "sd")
+        max(_sizes(errors, what), key=lambda one: abs(one.size), default=None)
+        for what in ("mean", "sd")
     ]
     return "; ".join(f"{one.what} of {one.label} {one}" for one in worst if one is not None)
 

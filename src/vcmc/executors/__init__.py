@@ -3,15 +3,24 @@
 from concurrent.futures import Executor
 from typing import Any
 
+from ..errors import SlotLost
 from .base import AbstractExecutor
 from .dask import Dask
 from .futures import Futures
 from .local import Local
 from .processes import Processes
 from .ray import Ray
-from .slots import SlotLost
 
-__all__ = ["AbstractExecutor", "Dask", "Futures", "Local", "Processes", "Ray", "SlotLost", "executor_of"]
+__all__ = [
+    "AbstractExecutor",
+    "Dask",
+    "Futures",
+    "Local",
+    "Processes",
+    "Ray",
+    "SlotLost",
+    "executor_of",
+]
 
 
 def executor_of(given: Any) -> AbstractExecutor:

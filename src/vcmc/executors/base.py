@@ -1,6 +1,6 @@
 """What an executor is: where work on shards is done. It must not change the answer.
 
-Work is a function of a `Holding`, which has the model and loads shards, and of a task, which says which shards. To write an executor,
+Work is a function of a `ShardCache`, which has the model and loads shards, and of a task, which says which shards. To write an executor,
 subclass `AbstractExecutor` and give it `outcomes`; if it sends work to other processes, subclass `AbstractSlots` (`slots.py`)
 and give it slots instead. `vcmc.testing.check_executor` has the laws that it must keep, and `docs/extending.md` an example.
 """
@@ -9,7 +9,7 @@ import abc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..holding import Holding, Task, Work
+from ..data.cache import ShardCache, Task, Work
 
 
 class Outcome(NamedTuple):
@@ -30,10 +30,12 @@ def nothing(steps: int) -> None:
     del steps
 
 
-def outcome(work: Work, holding: Holding, task: Task, advance: Callable[[int], None]) -> Outcome:
+def outcome(
+    work: Work, shard_cache: ShardCache, task: Task, advance: Callable[[int], None]
+) -> Outcome:
     """Do a task here."""
     try:
-        return Outcome(work(holding, task, advance))
+        return Outcome(work(shard_cache, task, advance))
     except Exception as error:
         return Outcome(error=error)
 
@@ -49,7 +51,7 @@ class AbstractExecutor(abc.ABC):
         self,
         work: Work,
         tasks: Sequence[Task],
-        holding: Holding,
+        shard_cache: ShardCache,
         advance: Callable[[int], None] = nothing,
         one_by_one: bool = False,
     ) -> Iterator[Outcome]:
@@ -58,14 +60,14 @@ class AbstractExecutor(abc.ABC):
         Args:
             work: what is done.
             tasks: on what it is done.
-            holding: the model and its shards.
+            shard_cache: the model and its shards.
             advance: hears the numbers of steps done, as far as they can be told.
             one_by_one: tasks are long: each is given out by itself, to whoever is free.
         """
 
-    def map(self, work: Work, tasks: Sequence[Task], holding: Holding) -> Iterator[Any]:
+    def map(self, work: Work, tasks: Sequence[Task], shard_cache: ShardCache) -> Iterator[Any]:
         """The results of the tasks, in their order. An error in one of them is raised here."""
-        for found in self.outcomes(work, tasks, holding):
+        for found in self.outcomes(work, tasks, shard_cache):
             yield found.get()
 
     def close(self) -> None:  # noqa: B027

@@ -5,7 +5,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .slots import AbstractSlot, AbstractSlots, Server, SlotLost
+from ..errors import SlotLost
+from .slots import AbstractSlot, AbstractSlots, Server
 
 PATIENCE = 60.0  # seconds to wait for a worker to be there again
 

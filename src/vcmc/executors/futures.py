@@ -5,7 +5,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures import Future as ConcurrentFuture
 from dataclasses import dataclass, field
 
-from .slots import AbstractSlot, AbstractSlots, SlotLost, serve
+from ..errors import SlotLost
+from .slots import AbstractSlot, AbstractSlots, serve
 
 
 class Futures(AbstractSlots):
@@ -30,7 +31,11 @@ class Futures(AbstractSlots):
                 "Futures is for processes; for threads use vcmc.executors.Local(num_threads=...)."
             )
         self.pool = pool
-        counts = (num_slots, *(getattr(pool, name, None) for name in ("num_workers", "_max_workers")), 1)
+        counts = (
+            num_slots,
+            *(getattr(pool, name, None) for name in ("num_workers", "_max_workers")),
+            1,
+        )
         self.num_slots = next(int(count) for count in counts if count)
 
     def open_slots(self) -> list[AbstractSlot]:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..cores import on_threads
-from ..holding import Holding, Task, Work
+from .._runtime import thread_map
+from ..data.cache import ShardCache, Task, Work
 from .base import AbstractExecutor, Outcome, nothing, outcome
 
 
@@ -24,9 +24,11 @@ class Local(AbstractExecutor):
         self,
         work: Work,
         tasks: Sequence[Task],
-        holding: Holding,
+        shard_cache: ShardCache,
         advance: Callable[[int], None] = nothing,
         one_by_one: bool = False,
     ) -> Iterator[Outcome]:
         del one_by_one
-        return on_threads(lambda task: outcome(work, holding, task, advance), tasks, self.num_threads)
+        return thread_map(
+            lambda task: outcome(work, shard_cache, task, advance), tasks, self.num_threads
+        )

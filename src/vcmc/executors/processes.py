@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ..cores import num_cores
-from .slots import AbstractSlot, AbstractSlots, SlotLost
+from .._runtime import num_cores
+from ..errors import SlotLost
+from .slots import AbstractSlot, AbstractSlots
 
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
 # XLA has many threads, and glibc would keep memory for each of them that was freed: some 200 MB in all.

@@ -4,9 +4,10 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..cores import num_cores
+from .._runtime import num_cores
+from ..errors import SlotLost
 from .processes import FEW_ARENAS, ONE_THREAD
-from .slots import AbstractSlot, AbstractSlots, Server, SlotLost
+from .slots import AbstractSlot, AbstractSlots, Server
 
 
 class Ray(AbstractSlots):
@@ -27,7 +28,9 @@ class Ray(AbstractSlots):
             raise ValueError(f"Ray: num_slots must be 1 or more; got {num_slots}.")
         if not ray.is_initialized():
             here = (
-                {} if address else {"num_cpus": max(num_cores(), num_slots or 1), "include_dashboard": False}
+                {}
+                if address
+                else {"num_cpus": max(num_cores(), num_slots or 1), "include_dashboard": False}
             )
             ray.init(address, configure_logging=False, log_to_driver=False, **here)
         self.num_slots = num_slots or max(1, int(ray.cluster_resources().get("CPU", 1)))

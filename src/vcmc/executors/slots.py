@@ -17,17 +17,14 @@ from contextlib import contextmanager
 import cloudpickle
 import jax
 
-from ..holding import Holding, Task, Work
+from ..data.cache import ShardCache, Task, Work
+from ..errors import SlotLost
 from .base import AbstractExecutor, Outcome, nothing, outcome
 
 MAX_LOSSES = 3  # of one message, before its tasks are given up
 # What other processes are told of JAX: where its compiled programs are kept, if they are.
 CONFIG = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-MAX_HOLDINGS = 2  # that a process keeps: that of the run, and one for a run inside it
-
-
-class SlotLost(RuntimeError):
-    """The process that a message was sent to is gone."""
+MAX_CACHES = 2  # that a process keeps: that of the run, and one for a run inside it
 
 
 class Absent(Exception):
@@ -38,15 +35,15 @@ def serve(message: bytes, advance: Callable[[int], None] = nothing) -> bytes:
     """Do the tasks of a message, in the process that it was sent to."""
     try:
         key, part, work, tasks = pickle.loads(message)
-        holding = _holding(key, part)
-        if holding is None or not all(
-            holding.partition.has(shard) for task in tasks for shard in task.shards
+        shard_cache = _shard_cache(key, part)
+        if shard_cache is None or not all(
+            shard_cache.partition.has(shard) for task in tasks for shard in task.shards
         ):
             return cloudpickle.dumps(Absent())
         function: Work = pickle.loads(work)
     except Exception as error:
         return _packed([Outcome(error=_told(error, "could not be read where it was sent"))])
-    return _packed([_outcome(function, holding, task, advance) for task in tasks])
+    return _packed([_outcome(function, shard_cache, task, advance) for task in tasks])
 
 
 class Server:
@@ -57,14 +54,22 @@ class Server:
         return serve(message)
 
 
-def _outcome(work: Work, holding: Holding, task: Task, advance: Callable[[int], None]) -> Outcome:
-    found = outcome(work, holding, task, advance)
-    return found if found.error is None else Outcome(error=_told(found.error, f"on shards {task.shards}"))
+def _outcome(
+    work: Work, shard_cache: ShardCache, task: Task, advance: Callable[[int], None]
+) -> Outcome:
+    found = outcome(work, shard_cache, task, advance)
+    return (
+        found
+        if found.error is None
+        else Outcome(error=_told(found.error, f"on shards {task.shards}"))
+    )
 
 
 def _told(error: Exception, where: str) -> Exception:
     """An error that can travel, with a note of where it was raised."""
-    error.add_note(f"(raised in another process, {where})\n" + "".join(traceback.format_exception(error)))
+    error.add_note(
+        f"(raised in another process, {where})\n" + "".join(traceback.format_exception(error))
+    )
     return error
 
 
@@ -72,17 +77,23 @@ def _packed(outcomes: list[Outcome]) -> bytes:
     try:
         return cloudpickle.dumps(outcomes)
     except Exception as error:  # an error that cannot be pickled, most likely
-        texts = [f"{type(found.error).__name__}: {found.error}" for found in outcomes if found.error]
-        reason = texts[0] if texts else f"its result cannot be sent back ({type(error).__name__}: {error})"
+        texts = [
+            f"{type(found.error).__name__}: {found.error}" for found in outcomes if found.error
+        ]
+        reason = (
+            texts[0]
+            if texts
+            else f"its result cannot be sent back ({type(error).__name__}: {error})"
+        )
         return cloudpickle.dumps([Outcome(error=RuntimeError(reason)) for _ in outcomes])
 
 
-_HOLDINGS: OrderedDict[str, Holding] = OrderedDict()  # of this process, used last at the end
+_HOLDINGS: OrderedDict[str, ShardCache] = OrderedDict()  # of this process, used last at the end
 
 
-def _holding(key: str, part: bytes | None) -> Holding | None:
+def _shard_cache(key: str, part: bytes | None) -> ShardCache | None:
     if part is not None:
-        arrived: Holding
+        arrived: ShardCache
         config, arrived = pickle.loads(part)
         for name, value in config.items():
             jax.config.update(name, value)
@@ -92,7 +103,7 @@ def _holding(key: str, part: bytes | None) -> Holding | None:
             _HOLDINGS[key] = arrived
     if key in _HOLDINGS:
         _HOLDINGS.move_to_end(key)
-    while len(_HOLDINGS) > MAX_HOLDINGS:
+    while len(_HOLDINGS) > MAX_CACHES:
         _HOLDINGS.popitem(last=False)
     return _HOLDINGS.get(key)
 
@@ -178,7 +189,7 @@ class AbstractSlots(AbstractExecutor):
         self,
         work: Work,
         tasks: Sequence[Task],
-        holding: Holding,
+        shard_cache: ShardCache,
         advance: Callable[[int], None] = nothing,
         one_by_one: bool = False,
     ) -> Iterator[Outcome]:
@@ -186,7 +197,7 @@ class AbstractSlots(AbstractExecutor):
         packed = cloudpickle.dumps(work)
         queues: list[deque[list[int]]] = [deque() for _ in range(num_slots)]
         for number, task in enumerate(tasks):
-            home = queues[task.shards[0] * num_slots // holding.num_shards]
+            home = queues[task.shards[0] * num_slots // shard_cache.num_shards]
             if one_by_one or not home:
                 home.append([number])
             else:
@@ -198,7 +209,7 @@ class AbstractSlots(AbstractExecutor):
             while not given_up.is_set() and (numbers := _next(queues, index, one_by_one)):
                 chosen = [tasks[number] for number in numbers]
                 with self._turns[index].take(one_by_one):
-                    results = self._send(index, packed, chosen, holding, advance, given_up)
+                    results = self._send(index, packed, chosen, shard_cache, advance, given_up)
                 found.update(zip(numbers, results, strict=True))
 
         busy = [index for index in range(num_slots) if queues[index] or one_by_one]
@@ -218,13 +229,15 @@ class AbstractSlots(AbstractExecutor):
         index: int,
         work: bytes,
         tasks: list[Task],
-        holding: Holding,
+        shard_cache: ShardCache,
         advance: Callable[[int], None],
         given_up: threading.Event,
     ) -> list[Outcome]:
         slot, losses = self._slots[index], 0
         while True:
-            message = pickle.dumps((holding.key, self._part(index, tasks, holding), work, tasks))
+            message = pickle.dumps(
+                (shard_cache.key, self._part(index, tasks, shard_cache), work, tasks)
+            )
             try:
                 reply = pickle.loads(slot.call(message, advance))
             except SlotLost as lost:
@@ -244,19 +257,20 @@ class AbstractSlots(AbstractExecutor):
                 continue
             return reply if len(reply) == len(tasks) else reply * len(tasks)
 
-    def _part(self, index: int, tasks: list[Task], holding: Holding) -> bytes | None:
+    def _part(self, index: int, tasks: list[Task], shard_cache: ShardCache) -> bytes | None:
         """What a slot has not been sent yet of what it needs."""
         needed = {shard for task in tasks for shard in task.shards}
-        known = self._sent[index].get(holding.key)
+        known = self._sent[index].get(shard_cache.key)
         absent = needed if known is None else needed - known
         if known is not None and not absent:
             return None
-        everything = set(range(holding.num_shards))
+        everything = set(range(shard_cache.num_shards))
         self._sent[index] = {
-            holding.key: (known or set()) | (absent if holding.partition.in_memory else everything)
+            shard_cache.key: (known or set())
+            | (absent if shard_cache.partition.in_memory else everything)
         }
         config = {name: getattr(jax.config, name) for name in CONFIG}
-        return cloudpickle.dumps((config, holding.part(sorted(absent))))
+        return cloudpickle.dumps((config, shard_cache.part(sorted(absent))))
 
 
 def _next(queues: list[deque[list[int]]], index: int, may_steal: bool) -> list[int] | None:

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..data.rows import Rows
+from ..data.shard import Shard, Shards
 from ..model import Model
 from ..samplers.mixture_gibbs import MixtureGibbs
-from ..shard import Shard, Shards
-from ..space import Exchangeable, Real
-from ..typing import Params, Point, Rows, Scalar
+from ..space import Exchangeable, Params, Point, Real, Scalar
 from .simulated import Simulated, check_columns
 
 NUM_KMEANS = 20  # k-means++ runs on the pilot; half of them may sit in a wrong mode
@@ -39,7 +39,9 @@ class GaussianMixture(Model):
 
     exact_sampler = MixtureGibbs
 
-    def __init__(self, num_components: int, dim: int, prior_scale: float = 2.0, noise_scale: float = 1.0):
+    def __init__(
+        self, num_components: int, dim: int, prior_scale: float = 2.0, noise_scale: float = 1.0
+    ):
         if not (prior_scale > 0 and noise_scale > 0):
             raise ValueError(
                 f"prior_scale and noise_scale must be positive; got {prior_scale} and {noise_scale}."
@@ -61,7 +63,9 @@ class GaussianMixture(Model):
 
     def starts(self, shard: Shard, key: Array) -> list[Point]:
         """The best of several k-means++ runs on the rows of one shard."""
-        from scipy.cluster.vq import kmeans2  # here, not above: it adds to the time of `import vcmc`
+        from scipy.cluster.vq import (
+            kmeans2,  # here, not above: it adds to the time of `import vcmc`
+        )
 
         x = np.asarray(shard.rows["x"])[np.asarray(shard.weights) > 0]
         if len(x) < self.num_components:
@@ -69,12 +73,16 @@ class GaussianMixture(Model):
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         found = []
         for _ in range(NUM_KMEANS):
-            centres, labels = kmeans2(x, self.num_components, minit="++", rng=generator, missing="warn")
+            centres, labels = kmeans2(
+                x, self.num_components, minit="++", rng=generator, missing="warn"
+            )
             found.append((float(np.sum((x - centres[labels]) ** 2)), centres))
         found.sort(key=lambda pair: pair[0])
         return [jnp.asarray(centres.ravel()) for _, centres in found[:NUM_STARTS]]
 
-    def simulate(self, seed: int, num_rows: int, params: Mapping[str, Any] | None = None) -> Simulated:
+    def simulate(
+        self, seed: int, num_rows: int, params: Mapping[str, Any] | None = None
+    ) -> Simulated:
         """Rows given `params`, by default a draw of the prior."""
         generator = np.random.default_rng(seed)
         prior = self.prior_scale * generator.normal(size=(self.num_components, self.dim))
@@ -83,7 +91,9 @@ class GaussianMixture(Model):
         noise = self.noise_scale * generator.normal(size=(num_rows, self.dim))
         return Simulated({"centres": centres}, {"x": centres[labels] + noise})
 
-    def comembership(self, params: Params, x: Float[Array, "point dim"]) -> Float[Array, "point point"]:
+    def comembership(
+        self, params: Params, x: Float[Array, "point dim"]
+    ) -> Float[Array, "point point"]:
         """Probability that two points come from the same component, for all pairs of points."""
         shares = jax.nn.softmax(self._log_joint(params, x), axis=1)
         return shares @ shares.T
@@ -99,7 +109,9 @@ class GaussianMixture(Model):
 
     def _log_prior(self, params: Params) -> Scalar:
         standard = params["centres"] / self.prior_scale
-        return -0.5 * jnp.sum(standard**2) - standard.size * jnp.log(self.prior_scale * jnp.sqrt(2 * jnp.pi))
+        return -0.5 * jnp.sum(standard**2) - standard.size * jnp.log(
+            self.prior_scale * jnp.sqrt(2 * jnp.pi)
+        )
 
     def _log_likelihood(self, params: Params, rows: Rows) -> Float[Array, " row"]:
         x = jnp.asarray(rows["x"])

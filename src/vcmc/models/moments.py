@@ -12,4 +12,8 @@ def moments(vector: Float[Array, " dim"]) -> dict[str, Array]:
     {'first': [2.0, 3.0], 'pure second': [4.0, 9.0], 'mixed second': [6.0]}
     """
     rows, columns = np.triu_indices(len(vector), 1)
-    return {"first": vector, "pure second": vector**2, "mixed second": vector[rows] * vector[columns]}
+    return {
+        "first": vector,
+        "pure second": vector**2,
+        "mixed second": vector[rows] * vector[columns],
+    }

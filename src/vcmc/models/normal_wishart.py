@@ -17,11 +17,11 @@ from jax.scipy.special import multigammaln
 from jaxtyping import Array, Float
 from numpyro.distributions import biject_to, constraints
 
+from ..data.rows import Rows
+from ..data.shard import Shard, Shards
 from ..model import Model
 from ..samplers.wishart_exact import Wishart, WishartExact
-from ..shard import Shard, Shards
-from ..space import PositiveDefinite
-from ..typing import Params, Point, Rows, Scalar
+from ..space import Params, Point, PositiveDefinite, Scalar
 from .moments import moments
 from .simulated import Simulated, check_columns
 
@@ -94,7 +94,9 @@ class NormalWishart(Model):
 
     def log_prior_at(self, point: Point) -> Scalar:
         params, log_det = self.space.constrain_with_log_det(point)
-        known = 0.5 * self.dof * np.linalg.slogdet(self.scale)[1] + multigammaln(0.5 * self.dof, self.dim)
+        known = 0.5 * self.dof * np.linalg.slogdet(self.scale)[1] + multigammaln(
+            0.5 * self.dof, self.dim
+        )
         square = jnp.sum(np.linalg.inv(self.scale) * params["precision"])
         density = (self.dof - self.dim - 1) * _half_log_det(point) - 0.5 * square - known
         return density - 0.5 * self.dof * self.dim * jnp.log(2.0) + log_det
@@ -116,7 +118,9 @@ class NormalWishart(Model):
         dof = prior_power * (self.dof - self.dim - 1) + count + self.dim + 1
         return Wishart(dof, prior_power * jnp.linalg.inv(self.scale) + scatter)
 
-    def simulate(self, seed: int, num_rows: int, params: Mapping[str, Any] | None = None) -> Simulated:
+    def simulate(
+        self, seed: int, num_rows: int, params: Mapping[str, Any] | None = None
+    ) -> Simulated:
         """Rows given `params`, by default a draw of the prior, around the mean (or zero)."""
         from scipy.stats import wishart  # here, not above: scipy.stats takes a second to import
 
@@ -147,7 +151,9 @@ class NormalWishart(Model):
         centred = rows["x"] - self._known_mean()
         root = jnp.linalg.cholesky(params["precision"])
         square = jnp.sum((centred @ root) ** 2, axis=1)
-        return jnp.sum(jnp.log(jnp.diag(root))) - 0.5 * square - 0.5 * self.dim * jnp.log(2 * jnp.pi)
+        return (
+            jnp.sum(jnp.log(jnp.diag(root))) - 0.5 * square - 0.5 * self.dim * jnp.log(2 * jnp.pi)
+        )
 
 
 def _half_log_det(point: Point) -> Scalar:

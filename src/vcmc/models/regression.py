@@ -15,12 +15,11 @@ from jax.scipy.special import erfc
 from jax.scipy.stats import norm
 from jaxtyping import Array
 
+from ..data.shard import Shards
 from ..model import Model
 from ..samplers.nuts import NUTS
 from ..samplers.probit_gibbs import ProbitGibbs
-from ..shard import Shards
-from ..space import Real
-from ..typing import Params
+from ..space import Params, Real
 from .moments import moments
 from .simulated import Simulated, check_columns
 
@@ -63,7 +62,8 @@ class BinaryRegression(Model):
             space={"beta": Real(dim)},
             log_prior=lambda params: jnp.sum(norm.logpdf(params["beta"], scale=prior_scale)),
             log_likelihood=lambda params, rows: log_link(
-                jnp.where(jnp.asarray(rows["y"]) > 0, 1.0, -1.0) * (jnp.asarray(rows["x"]) @ params["beta"])
+                jnp.where(jnp.asarray(rows["y"]) > 0, 1.0, -1.0)
+                * (jnp.asarray(rows["x"]) @ params["beta"])
             ),
         )
         self.dim = dim
@@ -83,7 +83,9 @@ class BinaryRegression(Model):
                 )
         return self
 
-    def simulate(self, seed: int, num_rows: int, params: Mapping[str, Any] | None = None) -> Simulated:
+    def simulate(
+        self, seed: int, num_rows: int, params: Mapping[str, Any] | None = None
+    ) -> Simulated:
         """Standard normal covariates, and outcomes given `params`, by default a draw of the prior."""
         generator = np.random.default_rng(seed)
         beta = self.prior_scale * generator.normal(size=self.dim)
@@ -112,7 +114,9 @@ class Probit(BinaryRegression):
         super().__init__(dim, prior_scale, log_normal_cdf)
 
     def suited_sampler(self, shards: Shards) -> ProbitGibbs | None:
-        sums = [(float(jnp.sum(s.weights * s.rows["y"])), float(jnp.sum(s.weights))) for s in shards]
+        sums = [
+            (float(jnp.sum(s.weights * s.rows["y"])), float(jnp.sum(s.weights))) for s in shards
+        ]
         ones, count = np.sum(sums, axis=0)
         return ProbitGibbs() if RARE <= ones / count <= 1 - RARE else None
 

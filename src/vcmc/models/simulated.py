@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..shard import Shards
+from ..data.shard import Shards
 
 
 class Simulated(NamedTuple):
@@ -20,4 +20,6 @@ def check_columns(shards: Shards, dim: int) -> None:
     if "x" not in rows:
         raise ValueError(f"rows must be named x; got {sorted(rows)}.")
     if rows["x"].shape[1:] != (dim,):
-        raise ValueError(f"rows['x'] must have {dim} columns; got shape {rows['x'].shape[1:]} a row.")
+        raise ValueError(
+            f"rows['x'] must have {dim} columns; got shape {rows['x'].shape[1:]} a row."
+        )

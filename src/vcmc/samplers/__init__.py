@@ -7,4 +7,13 @@ from .nuts import NUTS
 from .probit_gibbs import ProbitGibbs
 from .wishart_exact import WishartExact
 
-__all__ = ["BLOCK", "HMC", "NUTS", "AbstractSampler", "Chain", "MixtureGibbs", "ProbitGibbs", "WishartExact"]
+__all__ = [
+    "BLOCK",
+    "HMC",
+    "NUTS",
+    "AbstractSampler",
+    "Chain",
+    "MixtureGibbs",
+    "ProbitGibbs",
+    "WishartExact",
+]

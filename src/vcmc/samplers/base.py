@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..model import Subposterior
-from ..typing import Point
+from ..density import Subposterior
+from ..space import Point
 
 State = TypeVar("State")
 BLOCK = 100
@@ -33,7 +33,7 @@ class Chain(NamedTuple):
     stats: dict[str, np.ndarray]
 
 
-class Reached(NamedTuple):
+class Checkpoint(NamedTuple):
     """How far a chain has got: the number of steps, and the state after them."""
 
     step: int
@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
     points: Float[np.ndarray, "draw dim"]
     stats: dict[str, np.ndarray]
-    reached: Reached
+    checkpoint: Checkpoint
 
 
 class AbstractSampler(eqx.Module):
@@ -74,7 +74,9 @@ class AbstractSampler(eqx.Module):
         """Refuse a setting that does not lie between zero and one."""
         value = getattr(self, name)
         if not 0 < value < 1:
-            raise ValueError(f"{type(self).__name__}: {name} must lie between 0 and 1; got {value}.")
+            raise ValueError(
+                f"{type(self).__name__}: {name} must lie between 0 and 1; got {value}."
+            )
 
     def setup(self, density: Subposterior) -> Any:
         """What a chain needs to know of its shard: by default the log density itself."""
@@ -105,11 +107,11 @@ class AbstractSampler(eqx.Module):
         key: Array,
         num_draws: int,
         thin: int = 1,
-        after: Reached | None = None,
+        after: Checkpoint | None = None,
     ) -> Iterator[Block]:
         """Warm up, then draw and keep every `thin`-th, block by block; a chain that got so far before goes on from there."""
         setup = self.setup(density)
-        done, state = after or Reached(0, self.init(setup, start, key))
+        done, state = after or Checkpoint(0, self.init(setup, start, key))
         total = self.num_warmup + thin * num_draws
         while done < total:
             num_steps = min(BLOCK, total - done)
@@ -118,7 +120,7 @@ class AbstractSampler(eqx.Module):
             keep = (drawn > 0) & (drawn % thin == 0)
             done += num_steps
             stats = {name: np.asarray(values)[keep] for name, values in reported.items()}
-            yield Block(np.asarray(passed)[keep], stats, Reached(done, state))
+            yield Block(np.asarray(passed)[keep], stats, Checkpoint(done, state))
 
     def run(
         self,
@@ -133,8 +135,8 @@ class AbstractSampler(eqx.Module):
         blocks, done = [], 0
         for block in self.blocks(density, start, key, num_draws, thin):
             blocks.append(block)
-            on_block(block.reached.step - done)
-            done = block.reached.step
+            on_block(block.checkpoint.step - done)
+            done = block.checkpoint.step
         return joined(blocks)
 
 
@@ -151,7 +153,7 @@ def strongly_typed(state: State) -> State:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
 
-def by_walker(chain: Chain) -> Chain:
+def split_walkers(chain: Chain) -> Chain:
     """The draws of a chain whose walkers took turns, walker after walker, so that those of one follow each other; any other chain as it is."""
     if "walker" not in chain.stats:
         return chain

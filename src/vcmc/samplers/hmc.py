@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..model import MAX_CACHED, Subposterior
-from ..typing import Point, Scalar
+from ..density import Subposterior
+from ..model import MAX_CACHED
+from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler
-from .whitening import MAX_WHITENED, departure, inverse_root, placed, unwhiten, whitened
+from .whitening import MAX_WHITENED, inverse_root, non_normality, placed, unwhiten, whitened
 
 LENGTHS = (
     0.9 * np.pi / 2,
@@ -29,7 +30,9 @@ LENGTHS = (
 )  # of trajectories, at random: all of one length could come back to where they were
 FIRST_RATE, AVERAGED_AFTER = 2.0, 3  # of the search for a step size
 MAX_LEAPS = 200  # in a trajectory
-PRIOR_DRAWS = 5.0  # of a standard normal, by which centre and scales are held close to those of the curvature
+PRIOR_DRAWS = (
+    5.0  # of a standard normal, by which centre and scales are held close to those of the curvature
+)
 STATS = {  # what is reported of each step, by ArviZ's names
     "lp": float,
     "acceptance_rate": float,
@@ -115,7 +118,7 @@ def suits(density: Subposterior, start: Point) -> bool:
     """Whether it is the better sampler for a shard: one whose rows do not fit into a core's cache, and whose density is close to a normal one."""
     if density.shard.num_bytes <= MAX_CACHED or start.size > MAX_WHITENED:
         return False
-    return departure(density, start) <= MAX_DEPARTURE
+    return non_normality(density, start) <= MAX_DEPARTURE
 
 
 @partial(jax.jit, static_argnums=(1, 2))
@@ -134,7 +137,9 @@ def _advance(
     first, done = state.step // count, -(-state.step // count)
 
     def write(state: HMCState, place: Array, points: Array, stats: dict[str, Array]) -> Any:
-        found = jax.vmap(lambda white: unwhiten(white, state.centre, state.root))(state.walkers.position)
+        found = jax.vmap(lambda white: unwhiten(white, state.centre, state.root))(
+            state.walkers.position
+        )
         return jax.lax.dynamic_update_slice_in_dim(points, found, place, 0), {
             name: jax.lax.dynamic_update_slice_in_dim(stats[name], values, place, 0)
             for name, values in state.stats.items()
@@ -173,7 +178,9 @@ def _rotating(log_density: Any, kinetic_energy: Any) -> Any:
     return step
 
 
-def _turn(sampler: HMC, density: Subposterior, state: HMCState, number: Array, key: Array) -> HMCState:
+def _turn(
+    sampler: HMC, density: Subposterior, state: HMCState, number: Array, key: Array
+) -> HMCState:
     """Move all walkers once, by trajectories of one length, and learn from it if it is still time to."""
     import blackjax
 
@@ -201,7 +208,9 @@ def _turn(sampler: HMC, density: Subposterior, state: HMCState, number: Array, k
         jnp.arange(sampler.num_walkers),
     )
     state = state._replace(walkers=walkers, stats=dict(zip(STATS, reported, strict=True)))
-    return jax.lax.cond(adapts, lambda: _adapted(sampler, state, number, acceptance.mean()), lambda: state)
+    return jax.lax.cond(
+        adapts, lambda: _adapted(sampler, state, number, acceptance.mean()), lambda: state
+    )
 
 
 def _adapted(sampler: HMC, state: HMCState, number: Array, acceptance: Scalar) -> HMCState:
@@ -210,7 +219,9 @@ def _adapted(sampler: HMC, state: HMCState, number: Array, acceptance: Scalar) -
     turn = jnp.where(
         number < end, number, number - end
     )  # of this search for a step size: of two, one before coordinates change
-    log_step = state.log_steps[0] + (acceptance - sampler.target_accept) * FIRST_RATE / jnp.sqrt(1.0 + turn)
+    log_step = state.log_steps[0] + (acceptance - sampler.target_accept) * FIRST_RATE / jnp.sqrt(
+        1.0 + turn
+    )
     log_step = jnp.minimum(log_step, jnp.log(LENGTHS[1]))
     seen = jnp.maximum(turn - AVERAGED_AFTER, 0)
     average = (seen * state.log_steps[1] + log_step) / (seen + 1)

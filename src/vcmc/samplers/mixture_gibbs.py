@@ -19,12 +19,14 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.random import Generator
 
-from ..model import Subposterior
-from ..typing import Point
+from ..density import Subposterior
+from ..space import Point
 from .base import AbstractSampler
 from .ranges import cut, generators, on_each
 
-RANGE_CELLS = 65_536  # components times rows of a range: its scratch space is then 1 MB, an L2 cache
+RANGE_CELLS = (
+    65_536  # components times rows of a range: its scratch space is then 1 MB, an L2 cache
+)
 
 
 class MixtureGibbs(AbstractSampler):
@@ -43,7 +45,9 @@ class MixtureGibbs(AbstractSampler):
     def setup(self, density: Subposterior) -> "Mixture":
         model: Any = density.model
         if model.exact_sampler is not MixtureGibbs:
-            raise TypeError(f"MixtureGibbs samples vcmc.models.GaussianMixture only; got {model!r}.")
+            raise TypeError(
+                f"MixtureGibbs samples vcmc.models.GaussianMixture only; got {model!r}."
+            )
         real = np.asarray(density.shard.weights) > 0
         x = np.asarray(density.shard.rows["x"], float)[real].T
         return Mixture(
@@ -90,7 +94,11 @@ class Mixture(NamedTuple):
         self, state: MixtureState, num_steps: int
     ) -> tuple[MixtureState, Float[np.ndarray, "step component dim"]]:
         """Sweeps from a state, and the centres after each."""
-        centres, own, of_ranges = state.centres, copy.deepcopy(state.own), copy.deepcopy(state.of_ranges)
+        centres, own, of_ranges = (
+            state.centres,
+            copy.deepcopy(state.own),
+            copy.deepcopy(state.of_ranges),
+        )
         parts = [Range(self, rows, rng) for rows, rng in zip(self.ranges(), of_ranges, strict=True)]
         num_components, dim = centres.shape
         weights = np.empty((num_components, dim + 1))
@@ -102,7 +110,9 @@ class Mixture(NamedTuple):
             sums = np.diff(np.sum([part.sums for part in parts], axis=0), axis=0, prepend=0.0)
             precision = self.precision + sums[:, dim:] / self.variance
             noise = own.standard_normal((num_components, dim))
-            centres = draws[step] = sums[:, :dim] / (self.variance * precision) + noise / np.sqrt(precision)
+            centres = draws[step] = sums[:, :dim] / (self.variance * precision) + noise / np.sqrt(
+                precision
+            )
         return MixtureState(centres, own, of_ranges), draws
 
 

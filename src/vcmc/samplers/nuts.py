@@ -17,12 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..model import Subposterior
-from ..typing import Point, Scalar
+from ..density import Subposterior
+from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler, strongly_typed
 from .whitening import MAX_WHITENED, Root, inverse_root, placed, unwhiten, whitened
 
-INITIAL_STEPS, FINAL_STEPS = 50, 100  # Stan has 75 and 50: whitened chains need less of the first, and a
+INITIAL_STEPS, FINAL_STEPS = (
+    50,
+    100,
+)  # Stan has 75 and 50: whitened chains need less of the first, and a
 # step size tuned for 100 steps in place of 50 was measured to give a fifth more effective draws
 MAX_DENSE = 10  # up to here a full metric is learnt: it mends a curvature that is not typical
 FAST, SLOW, DONE = 0, 1, 2  # stages of Stan's warm-up; while DONE nothing adapts
@@ -107,7 +110,9 @@ class NUTS(AbstractSampler):
 def _begun(sampler: NUTS, position: Any, centre: Point, root: Root | None) -> NUTSState:
     """The state of a chain that has learnt nothing yet."""
     (step_size_init, _, _), (metric_init, _, _) = sampler.adaptation(centre.size)
-    state = NUTSState(jnp.asarray(0), position, step_size_init(1.0), metric_init(centre.size), centre, root)
+    state = NUTSState(
+        jnp.asarray(0), position, step_size_init(1.0), metric_init(centre.size), centre, root
+    )
     return strongly_typed(state)
 
 
@@ -148,7 +153,10 @@ def _advance(
         return (
             state,
             points.at[index].set(unwhiten(position.position, state.centre, state.root)),
-            {name: stats[name].at[index].set(value) for name, value in zip(STATS, reported, strict=True)},
+            {
+                name: stats[name].at[index].set(value)
+                for name, value in zip(STATS, reported, strict=True)
+            },
         )
 
     stats = {name: jnp.zeros(BLOCK, kind) for name, kind in STATS.items()}
@@ -194,7 +202,9 @@ def _adapt(
         step_size_search,
         metric_search,
     )
-    return NUTSState(state.step + 1, position, step_size_search, metric_search, state.centre, state.root)
+    return NUTSState(
+        state.step + 1, position, step_size_search, metric_search, state.centre, state.root
+    )
 
 
 @lru_cache

@@ -28,15 +28,20 @@ from jaxtyping import Array, Float, Int
 from numpy.random import Generator
 from scipy.linalg import solve_triangular
 
-from ..model import Subposterior
-from ..typing import Point
+from ..density import Subposterior
+from ..space import Point
 from .base import BLOCK, AbstractSampler
 from .ranges import cut, generators, on_each
 from .truncated_normal import positive_normal, positive_normal_jax
 
-CACHE_BYTES = 6_000_000  # rows below this: a core has them in its caches, whatever its neighbours do
+CACHE_BYTES = (
+    6_000_000  # rows below this: a core has them in its caches, whatever its neighbours do
+)
 RANGE_BYTES = 4_800_000  # two ranges, one per core, with room to spare
-RANGE_ROWS = (512, 8192)  # more than 500, so that NumPy releases the lock; few enough for vectors in L2
+RANGE_ROWS = (
+    512,
+    8192,
+)  # more than 500, so that NumPy releases the lock; few enough for vectors in L2
 
 
 class ProbitGibbs(AbstractSampler):
@@ -145,9 +150,9 @@ def _sweeps(
     # Drawn for the whole block at once: one by one they would cost a tenth of a sweep. They are those of the
     # steps from the last multiple of BLOCK on, wherever a call begins, as the last bit depends on the place.
     first = state.step % BLOCK
-    keys = jax.vmap(lambda index: jax.random.split(jax.random.fold_in(key, state.step - first + index), 4))(
-        jnp.arange(BLOCK)
-    )
+    keys = jax.vmap(
+        lambda index: jax.random.split(jax.random.fold_in(key, state.step - first + index), 4)
+    )(jnp.arange(BLOCK))
     gammas = jax.vmap(lambda key: jax.random.gamma(key, shape, dtype=kind))(keys[:, 2])
     noise = jax.vmap(lambda key: jax.random.normal(key, (dim,), kind))(keys[:, 3])
 
@@ -191,7 +196,9 @@ class Streamed(NamedTuple):
         """Factorise once."""
         whiten = _whitener(x, precision)
         x = np.ascontiguousarray(x, kind)
-        return cls(x, sign.astype(kind), np.ascontiguousarray(whiten), np.ascontiguousarray(whiten.T))
+        return cls(
+            x, sign.astype(kind), np.ascontiguousarray(whiten), np.ascontiguousarray(whiten.T)
+        )
 
     def ranges(self) -> list[slice]:
         """The ranges of rows."""
@@ -213,7 +220,9 @@ class Streamed(NamedTuple):
         for step in range(num_steps):
             narrow = beta.astype(self.x.dtype, copy=False)
             on_each(partial(Range.draw, beta=narrow), parts)
-            white = np.vecdot(self.whiten, np.sum([part.sum for part in parts], axis=0, dtype=float))
+            white = np.vecdot(
+                self.whiten, np.sum([part.sum for part in parts], axis=0, dtype=float)
+            )
             square = sum(part.square for part in parts) - white @ white
             scale = np.sqrt(2 * own.standard_gamma(len(self.x) / 2) / square)
             noise = own.standard_normal(len(white))

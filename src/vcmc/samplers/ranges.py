@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.random import SFC64, Generator, SeedSequence
 
-from ..cores import num_cores
+from .._runtime import num_cores
 
 Part = TypeVar("Part")
 

@@ -44,19 +44,25 @@ def _mills(x: np.ndarray) -> np.ndarray:
     return np.sqrt(np.pi / 2) * erfcx(x * ROOT_HALF)
 
 
-def positive_normal_jax(mean: Float[Array, " row"], uniform: Float[Array, " row"]) -> Float[Array, " row"]:
+def positive_normal_jax(
+    mean: Float[Array, " row"], uniform: Float[Array, " row"]
+) -> Float[Array, " row"]:
     """The same for compiled code, in float64 or float32."""
     kind = mean.dtype
     cut = jnp.asarray(TAIL if kind == jnp.float64 else -5.0, kind)  # float32 underflows at -13
     uniform = jnp.maximum(uniform, jnp.finfo(kind).eps / 4)
     shallow = jnp.maximum(mean, cut)
     draw = jnp.maximum(
-        shallow - jax.scipy.special.ndtri(uniform * jax.scipy.special.erfc(-shallow * ROOT_HALF) / 2), 0
+        shallow
+        - jax.scipy.special.ndtri(uniform * jax.scipy.special.erfc(-shallow * ROOT_HALF) / 2),
+        0,
     )
 
     def with_tail(draw: Array) -> Array:
         return jnp.where(
-            mean < cut, _tail_excess(jnp.maximum(-mean, -cut), -jnp.log(uniform), _mills_jax, jnp), draw
+            mean < cut,
+            _tail_excess(jnp.maximum(-mean, -cut), -jnp.log(uniform), _mills_jax, jnp),
+            draw,
         )
 
     return jax.lax.cond(jnp.any(mean < cut), with_tail, lambda draw: draw, draw)

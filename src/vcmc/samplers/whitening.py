@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..model import BATCH, Subposterior, bend, evaluate
-from ..typing import Point, Scalar
+from ..density import BATCH, Subposterior, evaluate, hessian_products
+from ..space import Point, Scalar
 
 MAX_WHITENED = 500  # the curvature costs as many gradients as there are coordinates
 Root = Float[Array, "dim dim"]
@@ -27,7 +27,9 @@ def whitened(density: Subposterior, centre: Point, root: Root | None) -> Callabl
 
 def inverse_root(density: Subposterior, centre: Point) -> Root:
     """A root of the inverse curvature at the centre."""
-    return _root_of(-np.asarray(bend(density, centre, jnp.asarray(np.eye(centre.size)))))
+    return _root_of(
+        -np.asarray(hessian_products(density, centre, jnp.asarray(np.eye(centre.size))))
+    )
 
 
 @jax.jit
@@ -43,7 +45,9 @@ def placed(
     density: Subposterior, white: Float[np.ndarray, "point dim"], centre: Point, root: Root | None
 ) -> Any:
     """BlackJAX's states of chains at whitened points. It is made of programs that others need, too: the first shard need not wait for one more."""
-    from blackjax.mcmc.hmc import HMCState  # here, not above: blackjax adds to the time of `import vcmc`
+    from blackjax.mcmc.hmc import (
+        HMCState,  # here, not above: blackjax adds to the time of `import vcmc`
+    )
 
     log_densities, scores = evaluate(density, _points(white, centre, root))
     turned = scores if root is None else _turned(scores, root)
@@ -52,7 +56,9 @@ def placed(
 
 # By XLA, not by NumPy, whose sums may depend on the number of its threads.
 @jax.jit
-def _points(white: Float[Array, "point dim"], centre: Point, root: Root | None) -> Float[Array, "point dim"]:
+def _points(
+    white: Float[Array, "point dim"], centre: Point, root: Root | None
+) -> Float[Array, "point dim"]:
     return jax.vmap(lambda each: unwhiten(each, centre, root))(white)
 
 
@@ -61,7 +67,7 @@ def _turned(scores: Float[Array, "point dim"], root: Root) -> Float[Array, "poin
     return scores @ root
 
 
-def departure(density: Subposterior, centre: Point) -> float:
+def non_normality(density: Subposterior, centre: Point) -> float:
     r"""How far a density is from a normal one: the mean square of what its whitened scores vary beyond those of a standard normal, $-z$, at points $z$ of that."""
     white = np.random.default_rng(0).normal(size=(BATCH, centre.size))
     beyond = placed(density, white, centre, inverse_root(density, centre)).logdensity_grad + white

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from numpyro.distributions import biject_to, constraints
 
-from ..model import Subposterior
-from ..typing import Point, Scalar
+from ..density import Subposterior
+from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler
 
 

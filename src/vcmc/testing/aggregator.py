@@ -14,8 +14,7 @@ from jaxtyping import Array, Float
 from ..aggregators import AbstractAggregator, AbstractFamily, Precision, Uniform
 from ..aggregators.base import aggregate, prepare_all
 from ..aggregators.weights import AbstractStart, Free, weights_of
-from ..space import Product, Real, Space
-from ..typing import Point
+from ..space import Point, Product, Real, Space
 from .law import Law, name_of
 
 NUM_SHARDS, NUM_DRAWS = 4, 200
@@ -69,7 +68,9 @@ class _Maker(NamedTuple):
     def starts(self) -> list[AbstractStart]:
         return [Uniform(), Precision()] if isinstance(self.given, AbstractFamily) else [Precision()]
 
-    def __call__(self, draws: Float[Array, "shard draw dim"], start: AbstractStart) -> AbstractAggregator:
+    def __call__(
+        self, draws: Float[Array, "shard draw dim"], start: AbstractStart
+    ) -> AbstractAggregator:
         if isinstance(self.given, AbstractFamily):
             made = self.given.fit(self.space, draws, start)
         else:
@@ -108,7 +109,9 @@ class _Probes(NamedTuple):
         agreed = np.tile(values[0, 0], (num_shards, 1))
         steps = STEP * np.eye(num_shards * dim).reshape(-1, num_shards, dim)
         each = values[:, :NUM_EACH].swapaxes(0, 1)
-        points = np.concatenate([agreed[None], each[:2].mean(axis=0)[None], each, values[:, 0] + steps])
+        points = np.concatenate(
+            [agreed[None], each[:2].mean(axis=0)[None], each, values[:, 0] + steps]
+        )
         found = np.asarray(_merged(fitted, jnp.asarray(points)))
         first, rest = found[2 : 2 + NUM_EACH], found[2 + NUM_EACH :]
         slopes = ((rest - first[0]) / STEP).reshape(num_shards, dim, -1).swapaxes(1, 2)
@@ -130,7 +133,8 @@ def _agreement(make: _Maker, start: AbstractStart, probes: _Probes, point: Point
 
 def _one_shard(make: _Maker) -> None:
     law = make.law(
-        "one shard is left alone", "look at what is divided or summed over shards where there is one."
+        "one shard is left alone",
+        "look at what is divided or summed over shards where there is one.",
     )
     draws = _draws(make.space.dim, 1)
     fitted = make(draws, Precision())
@@ -144,7 +148,8 @@ def _one_shard(make: _Maker) -> None:
 
 def _each(make: _Maker, merged: Float[Array, "draw dim"], probes: _Probes) -> None:
     law = make.law(
-        "merging all draws is merging each", "compare merge_all with merge, or leave merge_all as it is."
+        "merging all draws is merging each",
+        "compare merge_all with merge, or leave merge_all as it is.",
     )
     law.close(merged[:NUM_EACH], probes.each, rtol=1e-9, atol=1e-11)
 
@@ -159,11 +164,16 @@ def _support(make: _Maker, merged: Float[Array, "draw dim"]) -> None:
     @jax.jit
     def inside(point: Array) -> Any:
         params = make.space.constrain(point)
-        return {name: jnp.all(space.constraint(params)(params[name])) for name, space in make.space.items()}
+        return {
+            name: jnp.all(space.constraint(params)(params[name]))
+            for name, space in make.space.items()
+        }
 
     for name, each in jax.vmap(inside)(merged).items():
         law.holds(
-            each, f"{name} in {make.space[name]}", f"{(~np.asarray(each)).sum()} of {len(each)} outside"
+            each,
+            f"{name} in {make.space[name]}",
+            f"{(~np.asarray(each)).sum()} of {len(each)} outside",
         )
 
 
@@ -184,7 +194,8 @@ def _relabelling(
 
 def _weights(make: _Maker, fitted: AbstractAggregator, shown_too: bool) -> None:
     law = make.law(
-        "weights add up to one", "use the weights of vcmc.aggregators, or call project(); Free is for others."
+        "weights add up to one",
+        "use the weights of vcmc.aggregators, or call project(); Free is for others.",
     )
     for weights in weights_of(fitted):
         if isinstance(weights, Free):
@@ -206,7 +217,8 @@ def _volumes(
 ) -> None:
     """Where the map is affine, $F_k$ is known from $F$ but for a constant, and so is its Jacobian."""
     law = make.law(
-        "log_dets are those of the shards' parts", "return log |det J| of what every shard adds to the sum."
+        "log_dets are those of the shards' parts",
+        "return log |det J| of what every shard adds to the sum.",
     )
     found = fitted.log_dets(fitted.prepare(points))
     law.has_shape(found, (NUM_SHARDS,), "log determinants")
@@ -214,7 +226,9 @@ def _volumes(
         law.close(found, np.linalg.slogdet(probes.slopes)[1], rtol=1e-7, atol=1e-7)
 
 
-def _closed_forms(make: _Maker, fitted: AbstractAggregator, draws: Float[Array, "shard draw dim"]) -> None:
+def _closed_forms(
+    make: _Maker, fitted: AbstractAggregator, draws: Float[Array, "shard draw dim"]
+) -> None:
     """Against all combinations of a few draws of every shard, where closed forms are claimed."""
     claimed = fitted.precision(fitted.moments(prepare_all(fitted, draws)))
     few = draws[:, :FEW]
@@ -225,7 +239,9 @@ def _closed_forms(make: _Maker, fitted: AbstractAggregator, draws: Float[Array, 
     dim = make.space.dim
     grid = np.meshgrid(*[np.arange(FEW)] * NUM_SHARDS, indexing="ij")
     combinations = np.stack(grid, axis=-1).reshape(-1, NUM_SHARDS)
-    merged = np.asarray(aggregate(fitted, jnp.swapaxes(few[np.arange(NUM_SHARDS), combinations], 0, 1)))
+    merged = np.asarray(
+        aggregate(fitted, jnp.swapaxes(few[np.arange(NUM_SHARDS), combinations], 0, 1))
+    )
     if claimed is not None:
         root = np.random.default_rng(1).normal(size=(dim, dim))
         # blocks do not claim what goes across them, nor what has no closed form
@@ -245,4 +261,9 @@ def _closed_forms(make: _Maker, fitted: AbstractAggregator, draws: Float[Array, 
         make.law(
             "covariance is that of independent draws",
             "correct it, or return None from covariance: it is not needed.",
-        ).close(covariance, expected if covariance.ndim == 2 else np.diag(expected), rtol=1e-9, atol=1e-12)
+        ).close(
+            covariance,
+            expected if covariance.ndim == 2 else np.diag(expected),
+            rtol=1e-9,
+            atol=1e-12,
+        )

@@ -63,7 +63,9 @@ def one_shard(combiner: AbstractCombiner) -> None:
 def off(draws: np.ndarray, posterior: Gaussian) -> np.ndarray:
     """By how many sds means of draws are off, and by what share sds are, one after the other."""
     sds = np.sqrt(np.diag(posterior.covariance))
-    return np.concatenate([(np.mean(draws, axis=0) - posterior.mean) / sds, np.std(draws, axis=0) / sds - 1])
+    return np.concatenate(
+        [(np.mean(draws, axis=0) - posterior.mean) / sds, np.std(draws, axis=0) / sds - 1]
+    )
 
 
 def _posterior(combiner: AbstractCombiner, shards: GaussianShards) -> Gaussian:
@@ -148,7 +150,9 @@ def same_seed(combiner: AbstractCombiner, uses_seed: bool) -> None:
     same.close(combiner(shards).draws, first)
     if uses_seed:
         other = np.asarray(combiner(replace(shards, seed=shards.seed + 1)).draws)
-        law = _law(combiner, "another seed gives other draws", "let randomness follow from shards.seed.")
+        law = _law(
+            combiner, "another seed gives other draws", "let randomness follow from shards.seed."
+        )
         law.holds(not np.array_equal(first, other), "other draws", "the same")
 
 
@@ -163,5 +167,7 @@ def streaming(combiner: AbstractCombiner) -> None:
     loaded = Lazy(shards.draws)
     merged = combiner(replace(shards, draws=loaded)).draws
     # the next is loaded before the last is let go
-    law.holds(loaded.most <= 2, "the draws of two shards in memory at most", f"those of {loaded.most}")
+    law.holds(
+        loaded.most <= 2, "the draws of two shards in memory at most", f"those of {loaded.most}"
+    )
     law.close(merged, combiner(shards).draws, rtol=1e-12)

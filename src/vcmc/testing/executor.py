@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..assembly import DoubtfulWarning
+from ..data.cache import ShardCache, Task
+from ..data.partition import Partition, split
+from ..errors import DoubtfulWarning
 from ..executors import AbstractExecutor, executor_of
-from ..holding import Holding, Task
-from ..infer import infer
-from ..partition import Partition, split
+from ..inference.pipeline import infer
 from ..samplers import NUTS
 from .gaussians import regression
 from .law import Law, name_of
@@ -30,10 +30,10 @@ def check_executor(executor: Any) -> None:
     """
     checked = executor_of(executor)
     partition = split(regression().rows, NUM_SHARDS)
-    holding = Holding(regression().model, partition)
+    shard_cache = ShardCache(regression().model, partition)
     assert isinstance(partition, Partition)
-    _order(checked, holding, partition.sizes)
-    _errors(checked, holding)
+    _order(checked, shard_cache, partition.sizes)
+    _errors(checked, shard_cache)
     _answer(checked)
 
 
@@ -41,7 +41,7 @@ def _law(executor: AbstractExecutor, says: str, hint: str) -> Law:
     return Law(name_of(executor), says, hint)
 
 
-def _order(executor: AbstractExecutor, holding: Holding, sizes: list[int]) -> None:
+def _order(executor: AbstractExecutor, shard_cache: ShardCache, sizes: list[int]) -> None:
     law = _law(
         executor,
         "outcomes come in the order of the tasks, one for each",
@@ -49,19 +49,24 @@ def _order(executor: AbstractExecutor, holding: Holding, sizes: list[int]) -> No
     )
     pause = PAUSE
 
-    def slowly(holding: Holding, task: Task, advance: Callable[[int], None]) -> tuple[int, int]:
+    def slowly(
+        shard_cache: ShardCache, task: Task, advance: Callable[[int], None]
+    ) -> tuple[int, int]:
         del advance
         (shard,) = task.shards
-        time.sleep(pause * (holding.num_shards - 1 - shard))
-        return shard, holding.shards[shard].num_rows
+        time.sleep(pause * (shard_cache.num_shards - 1 - shard))
+        return shard, shard_cache.shards[shard].num_rows
 
     expected = list(enumerate(sizes))
     for one_by_one in (False, True):
-        found = [each.get() for each in executor.outcomes(slowly, TASKS, holding, one_by_one=one_by_one)]
+        found = [
+            each.get()
+            for each in executor.outcomes(slowly, TASKS, shard_cache, one_by_one=one_by_one)
+        ]
         law.holds(found == expected, f"(shard, number of rows) {expected}", str(found))
 
 
-def _errors(executor: AbstractExecutor, holding: Holding) -> None:
+def _errors(executor: AbstractExecutor, shard_cache: ShardCache) -> None:
     law = _law(
         executor,
         "an error in a task is told where it belongs, and raised by map",
@@ -69,19 +74,19 @@ def _errors(executor: AbstractExecutor, holding: Holding) -> None:
     )
     bad = BAD
 
-    def fail(holding: Holding, task: Task, advance: Callable[[int], None]) -> None:
-        del holding, advance
+    def fail(shard_cache: ShardCache, task: Task, advance: Callable[[int], None]) -> None:
+        del shard_cache, advance
         if task.shards[0] == bad:
             raise RuntimeError(f"shard {bad} is bad")
 
     try:
-        told = [each.error is not None for each in executor.outcomes(fail, TASKS, holding)]
+        told = [each.error is not None for each in executor.outcomes(fail, TASKS, shard_cache)]
     except RuntimeError as error:
         raise law.broken("an outcome for each task", f"RuntimeError: {error}") from error
     expected = [task.shards[0] == BAD for task in TASKS]
     law.holds(told == expected, f"errors {expected}", str(told))
     try:
-        list(executor.map(fail, TASKS, holding))
+        list(executor.map(fail, TASKS, shard_cache))
     except RuntimeError as error:
         law.holds("is bad" in str(error), "the task's own error", repr(error))
     else:

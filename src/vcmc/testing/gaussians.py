@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..combiners import Subposteriors
+from ..data.partition import split
 from ..executors import Local
 from ..model import Model
-from ..partition import split
 from ..space import Product, Real
 from ..target import Target
 
@@ -30,7 +30,9 @@ class GaussianShards(NamedTuple):
     covariances: np.ndarray
 
     @classmethod
-    def random(cls, num_shards: int, dim: int, seed: int = 0, spread: float = 1.0) -> "GaussianShards":
+    def random(
+        cls, num_shards: int, dim: int, seed: int = 0, spread: float = 1.0
+    ) -> "GaussianShards":
         """Shards whose means and covariances differ."""
         generator = np.random.default_rng(seed)
         roots = generator.normal(size=(num_shards, dim, dim))
@@ -40,7 +42,8 @@ class GaussianShards(NamedTuple):
     def repeated(self, num_shards: int) -> "GaussianShards":
         """So many shards that are all as the first."""
         return type(self)(
-            np.tile(self.means[:1], (num_shards, 1)), np.tile(self.covariances[:1], (num_shards, 1, 1))
+            np.tile(self.means[:1], (num_shards, 1)),
+            np.tile(self.covariances[:1], (num_shards, 1, 1)),
         )
 
     @property
@@ -73,7 +76,9 @@ class GaussianShards(NamedTuple):
     def independent(self, num_draws: int, seed: int = 0) -> Subposteriors:
         """What a combiner is given, with draws that are independent, and so have moments of their own, and no target."""
         noise = np.random.default_rng(seed).normal(size=(len(self.means), num_draws, self.dim))
-        draws = self.means[:, None] + noise @ np.linalg.cholesky(self.covariances).transpose(0, 2, 1)
+        draws = self.means[:, None] + noise @ np.linalg.cholesky(self.covariances).transpose(
+            0, 2, 1
+        )
         return Subposteriors(jnp.asarray(draws), Product({"theta": Real(self.dim)}), None, seed)
 
     def subposteriors(self, num_draws: int, seed: int = 0) -> Subposteriors:
@@ -116,7 +121,9 @@ def regression() -> Regression:
     model = Model(
         space={"beta": Real(3)},
         log_prior=lambda params: -0.5 * jnp.sum(precision * params["beta"] ** 2),
-        log_likelihood=lambda params, rows: -0.5 * jnp.square(rows["y"] - rows["x"] @ params["beta"]),
+        log_likelihood=lambda params, rows: (
+            -0.5 * jnp.square(rows["y"] - rows["x"] @ params["beta"])
+        ),
     )
     return Regression(model, {"x": x, "y": y}, precision)
 

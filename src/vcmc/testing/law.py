@@ -42,15 +42,21 @@ class Law(NamedTuple):
 
     def has_shape(self, values: Any, shape: tuple[int, ...], what: str) -> None:
         """Raise an error unless values are finite numbers in an array of some shape."""
-        self.holds(np.shape(values) == shape, f"{what} of shape {shape}", f"shape {np.shape(values)}")
+        self.holds(
+            np.shape(values) == shape, f"{what} of shape {shape}", f"shape {np.shape(values)}"
+        )
         bad = ~np.isfinite(np.asarray(values))
-        self.holds(not bad.any(), f"{what} that are finite", f"{bad.sum()} of {bad.size} that are not")
+        self.holds(
+            not bad.any(), f"{what} that are finite", f"{bad.sum()} of {bad.size} that are not"
+        )
 
     def close(self, found: Any, expected: Any, rtol: float = 0.0, atol: Any = 0.0) -> None:
         """Raise an error unless numbers are equal, up to `atol` and a share `rtol` of what is expected."""
         found, expected = np.asarray(found, float), np.asarray(expected, float)
         self.holds(
-            found.shape == expected.shape, f"an array of shape {expected.shape}", f"shape {found.shape}"
+            found.shape == expected.shape,
+            f"an array of shape {expected.shape}",
+            f"shape {found.shape}",
         )
         with np.errstate(invalid="ignore"):  # infinities, which may be equal
             allowed = atol + rtol * np.where(np.isfinite(expected), np.abs(expected), 0.0)

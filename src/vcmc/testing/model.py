@@ -15,20 +15,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..diagnostics.additivity import ModelError, check_additivity, check_labels
+from ..data.cache import ShardCache
+from ..data.partition import split
+from ..data.rows import Rows, as_rows
+from ..data.shard import Shard, Shards
+from ..density import Subposterior, evaluate
+from ..diagnostics.additivity import check_additivity, check_labels
+from ..errors import ModelError
 from ..executors import Local
-from ..holding import Holding
-from ..model import Model, Subposterior, evaluate
-from ..partition import split
-from ..rows import as_rows
-from ..shard import Shard, Shards
+from ..model import Model
+from ..space import Params, Point, Scalar
 from ..target import Target
-from ..typing import Params, Point, Rows, Scalar
 from .law import Law, LawError
 
 NUM_POINTS = 5
 STEP = 1e-5  # of finite differences: the cube root of the rounding error, about
-ROUNDINGS = 1e4  # rounding errors of a log density, in its own precision, that a sum over rows may gather
+ROUNDINGS = (
+    1e4  # rounding errors of a log density, in its own precision, that a sum over rows may gather
+)
 
 Reference = Callable[[Params, Rows], Any]
 
@@ -56,7 +60,7 @@ def check_model(
     """
     arrays = _uneven(as_rows(rows), num_shards)
     partition = split(arrays, num_shards, seed=seed)
-    model = model.fitted(Holding(model, partition).shards)
+    model = model.fitted(ShardCache(model, partition).shards)
     if points is None:
         points = jax.random.normal(jax.random.key(seed), (NUM_POINTS, model.space.dim))
     if points.shape[1:] != (model.space.dim,) or len(points) < 2:
@@ -67,7 +71,7 @@ def check_model(
     _one_value_per_row(model, whole, points[0])
     _pure(model, whole, points[0])
     _traceable(model, whole, points)
-    _row_by_row(model, Holding(model, partition).shards, points[0])
+    _row_by_row(model, ShardCache(model, partition).shards, points[0])
     log_densities, scores = _finite(model, whole, points)
     target = Target(model, partition, Local())
     _adds_up(target, points, log_densities, scores)
@@ -89,7 +93,9 @@ def _law(model: Model, says: str, hint: str) -> Law:
 def _one_value_per_row(model: Model, shard: Shard, point: Point) -> None:
     """Run outside of `jit`, so that what fails here is not for tracing."""
     law = _law(
-        model, "log_likelihood returns one value per row", "sum over the axes of a row, and never over rows."
+        model,
+        "log_likelihood returns one value per row",
+        "sum over the axes of a row, and never over rows.",
     )
     prior = _law(model, "log_prior returns a single number", "sum it over the parameters.")
     params = model.space.constrain(point)
@@ -113,12 +119,16 @@ def _shapes(arrays: Any) -> str:
 def _parts(model: Model, rows: Rows, point: Point) -> np.ndarray:
     """Every row's log likelihood, and the log prior."""
     params = model.space.constrain(point)
-    return np.append(np.asarray(model.log_likelihood(params, rows)), np.asarray(model.log_prior(params)))
+    return np.append(
+        np.asarray(model.log_likelihood(params, rows)), np.asarray(model.log_prior(params))
+    )
 
 
 def _pure(model: Model, shard: Shard, point: Point) -> None:
     law = _law(
-        model, "two calls give the same values", "keep no state, and draw no random numbers, in a model."
+        model,
+        "two calls give the same values",
+        "keep no state, and draw no random numbers, in a model.",
     )
     law.close(_parts(model, shard.rows, point), _parts(model, shard.rows, point))
 
@@ -149,7 +159,11 @@ def _batch(model: Model, points: Float[Array, "point dim"], rows: Rows) -> tuple
 
 
 def _tolerance(values: np.ndarray, least: float) -> float:
-    return max(least, ROUNDINGS * float(np.finfo(values.dtype).eps)) if values.dtype != float else least
+    return (
+        max(least, ROUNDINGS * float(np.finfo(values.dtype).eps))
+        if values.dtype != float
+        else least
+    )
 
 
 def _row_by_row(model: Model, shards: Shards, point: Point) -> None:

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..data.partition import split
+from ..data.shard import Shard
+from ..density import Subposterior, evaluate
 from ..diagnostics.convergence import ess
-from ..model import Model, Subposterior, evaluate
-from ..partition import split
+from ..model import Model
 from ..samplers import AbstractSampler, Chain
-from ..shard import Shard
 from .gaussians import regression
 from .law import Law, name_of
 
@@ -50,7 +51,10 @@ def check_sampler(
     known = None
     if model is None:
         known = regression().posterior(slice(0, 60))
-        model, rows = regression().model, {name: array[:60] for name, array in regression().rows.items()}
+        model, rows = (
+            regression().model,
+            {name: array[:60] for name, array in regression().rows.items()},
+        )
     shard = split(rows, 1).load(0)
     density = Subposterior(model.fitted([shard]), shard, jnp.asarray(1.0))
     case = _Case(sampler, density, seed)
@@ -87,7 +91,9 @@ class _Case(NamedTuple):
 
 
 def _same_key(case: _Case) -> Chain:
-    law = case.law("the same key gives the same draws", "draw all random numbers from the key that is given.")
+    law = case.law(
+        "the same key gives the same draws", "draw all random numbers from the key that is given."
+    )
     steps: list[int] = []
     first = case.run(NUM_LONG, on_block=steps.append)
     law.has_shape(first.points, (NUM_LONG, len(case.start)), "draws")
@@ -95,9 +101,9 @@ def _same_key(case: _Case) -> Chain:
     law.holds(sum(steps) == total, f"{total} steps reported", str(sum(steps)))
     law.close(case.run(NUM_LONG).points, first.points)
     other = (first.points != case.run(NUM_LONG, 1).points).all(axis=1).mean()
-    case.law("another key gives other draws", "fold the key that is given into what is random.").holds(
-        other > 0.9, "more than 0.9 of the draws to differ", f"{other:.2g}"
-    )
+    case.law(
+        "another key gives other draws", "fold the key that is given into what is random."
+    ).holds(other > 0.9, "more than 0.9 of the draws to differ", f"{other:.2g}")
     return first
 
 
@@ -176,7 +182,9 @@ def _padding(case: _Case, plain: np.ndarray) -> None:
         for name, array in shard.rows.items()
     }
     longer = Shard(rows, jnp.concatenate([shard.weights, jnp.zeros(PADDING)]))
-    padded = case._replace(density=Subposterior(case.density.model, longer, case.density.prior_power))
+    padded = case._replace(
+        density=Subposterior(case.density.model, longer, case.density.prior_power)
+    )
     points = padded.run(len(plain), 3).points
     for power in (1, 2):
         one, two = plain**power, points**power

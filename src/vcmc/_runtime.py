@@ -1,0 +1,74 @@
+"""Process-wide settings of JAX, XLA and BLAS, and the threads that keep the cores busy.
+
+Importing this module makes the settings. XLA and NumPy release Python's lock, so that threads
+serve all cores without copies of the rows.
+"""
+
+import os
+
+# XLA's linear algebra on CPUs waits for tasks on the threads that it runs on, and hangs when
+# all of them wait: seen with jaxlib 0.10 on two cores, in a program with three batched
+# triangular solves. NPROC is the number of threads that XLA starts. It is read at JAX's first
+# computation; a process that computed something before importing vcmc keeps its threads.
+os.environ.setdefault("NPROC", str(max(32, 4 * (os.cpu_count() or 1))))
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+import jax
+import scipy.linalg  # noqa: F401
+from threadpoolctl import ThreadpoolController
+
+jax.config.update("jax_enable_x64", True)
+
+# XLA's factorisations are SciPy's. With BLAS threads inside XLA threads, the eigenvalues of 200
+# matrices of 100 x 100 took 16 s in place of 0.1 s on two cores. NumPy has its own BLAS.
+for _library in ThreadpoolController().lib_controllers:
+    if "scipy.libs" in _library.filepath:
+        _library.set_num_threads(1)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+NAME = "vcmc"
+
+
+def num_cores() -> int:
+    """Cores that this thread may run on, where the system tells; else all of the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def thread_map(
+    function: Callable[[Item], Result], items: Sequence[Item], num_threads: int | None = None
+) -> Iterator[Result]:
+    """The function's results, in the items' order. An exception of one item is raised here.
+
+    >>> list(thread_map(lambda item: item**2, [1, 2, 3]))
+    [1, 4, 9]
+    """
+    count = max(1, min(num_threads or num_cores(), len(items)))
+    nested = threading.current_thread().name.startswith(NAME)
+    # the shared pool's threads may all be waiting for what is nested in them
+    pool = _new_pool(count) if nested else _shared_pool(count)
+    futures = [pool.submit(function, item) for item in items]
+    try:
+        for future in futures:
+            yield future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+        if nested:
+            pool.shutdown(wait=False)
+
+
+def _new_pool(num_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(num_threads, thread_name_prefix=NAME)
+
+
+# Starting a thread takes two milliseconds while others hold Python's lock, and an optimizer maps many times.
+_shared_pool = cache(_new_pool)

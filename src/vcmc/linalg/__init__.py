@@ -1,0 +1,4 @@
+"""Linear algebra on draws: whitening, shrinkage and Stein's identities.
+
+Imported by everything above; imports nothing of vcmc.
+"""

@@ -1,0 +1,35 @@
+"""The variational objective: entropies, and the optimizers that maximise it.
+
+Imported by `combiners` and above; imports `aggregators`, `linalg` and `target`.
+"""
+
+from .adaptive import Adaptive
+from .entropies import (
+    AbstractEntropy,
+    AbstractEntropyEstimate,
+    EntropyPower,
+    Gaussian,
+    GaussianSum,
+    NearestNeighbours,
+    Relaxed,
+    Tighter,
+)
+from .newton import Newton
+from .optimizer import AbstractGradient, AbstractOptimizer
+from .projected_gradient import ProjectedGradient
+
+__all__ = [
+    "AbstractEntropy",
+    "AbstractEntropyEstimate",
+    "AbstractGradient",
+    "AbstractOptimizer",
+    "Adaptive",
+    "EntropyPower",
+    "Gaussian",
+    "GaussianSum",
+    "NearestNeighbours",
+    "Newton",
+    "ProjectedGradient",
+    "Relaxed",
+    "Tighter",
+]

@@ -1,0 +1,195 @@
+"""The command line's jobs, from files to files: what they write, what they exit with, and one line for what is wrong."""
+
+import re
+import shlex
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from vcmc.cli.commands.commands import main
+
+import vcmc
+
+MODELS = """
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+import vcmc
+from numpyro.distributions import Normal
+
+
+def numpyro_model(x, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([x.shape[1]]).to_event(1))
+    numpyro.sample("y", dist.Normal(x @ beta, 1), obs=y)
+
+
+plain = vcmc.Model(
+    space={"beta": vcmc.Real(2)},
+    log_prior=lambda params: jnp.sum(Normal(0, 1).log_prob(params["beta"])),
+    log_likelihood=lambda params, rows: Normal(rows["x"] @ params["beta"], 1).log_prob(rows["y"]),
+)
+number = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a file of models and files of rows."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "models.py").write_text(MODELS)
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(900, 2))
+    y = x @ [1.0, -0.5] + generator.normal(size=900)
+    pq.write_table(pa.table({"a": x[:, 0], "b": x[:, 1], "y": y}), folder / "rows.parquet")
+    np.savez(folder / "rows.npz", x=x, y=y)
+    return folder
+
+
+def vcmc_does(*words, code=0):
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def exact(folder):
+    rows = np.load(folder / "rows.npz")
+    covariance = np.linalg.inv(rows["x"].T @ rows["x"] + np.eye(2))
+    return covariance @ rows["x"].T @ rows["y"], np.sqrt(np.diag(covariance))
+
+
+COLUMNS = ("--column", "x=a,b", "--column", "y=y")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "more"),
+    [
+        ("numpyro_model", "rows.parquet", COLUMNS),
+        ("plain", "rows.npz", ("--executor", "processes:1")),
+    ],
+)
+def test_a_run_goes_from_files_to_a_result(name, data, more, folder, tmp_path):
+    out = tmp_path / "run"
+    words = (
+        "run",
+        f"{folder}/models.py:{name}",
+        folder / data,
+        "--num-shards",
+        4,
+        "--out",
+        out,
+        *more,
+    )
+    said = vcmc_does(*words)
+    assert "The result is good." in said
+    assert f"The result is in {out}" in said
+    draws = vcmc.load(out)["posterior"]["beta"]
+    mean, sd = exact(folder)
+    assert (
+        np.abs(draws.mean(("chain", "draw")) - mean) / sd < 0.15
+    ).all()  # 4.5 standard errors of 1000 draws
+    assert "The result is good." in vcmc_does("diagnose", out)
+    page = (out / "report.html").read_text()
+    assert f"The report is in {out / 'report.html'}" in said
+    assert "The result is good." in page
+    typed = shlex.split((out / "command.txt").read_text())
+    assert typed[:4] == ["vcmc", *map(str, words[:3])]
+    assert "--num-draws" in typed
+    (out / "report.html").unlink()
+    assert str(out / "report.html") in vcmc_does("report", out)
+    assert (out / "report.html").read_text() == page
+    if name == "numpyro_model":
+        again = ("--model", f"{folder}/models.py:{name}", "--data", folder / data, *more)
+        assert "The result is good." in vcmc_does("diagnose", out, *again)
+        said = vcmc_does("refine", out, *again, "--out", tmp_path / "exact.nc")
+        assert "The result is good." in said
+        assert "The result is good." in vcmc_does("diagnose", tmp_path / "exact.nc")
+
+
+def test_a_result_that_is_not_good_has_an_exit_code_of_its_own(folder, tmp_path):
+    words = ("run", f"{folder}/models.py:plain", folder / "rows.npz", "--num-shards", 4)
+    said = vcmc_does(*words, "--num-draws", 20, "--out", tmp_path / "run", code=3)
+    assert "The result is doubtful." in said
+    assert "DoubtfulWarning" not in said
+
+
+def test_files_of_draws_are_combined(tmp_path):
+    generator = np.random.default_rng(0)
+    files = [tmp_path / f"{shard}.npz" for shard in range(3)]
+    for file in files:
+        np.savez(file, beta=generator.normal(size=(500, 2)))
+    said = vcmc_does("combine", *files, "--out", tmp_path / "posterior.nc")
+    assert "How good the result is, is not known" in said
+    import xarray as xr
+
+    with xr.open_datatree(tmp_path / "posterior.nc") as tree:
+        assert tree["posterior"]["beta"].shape == (1, 500, 2)
+    vcmc_does("report", tmp_path / "posterior.nc")
+    assert "is not known" in (tmp_path / "posterior.html").read_text()
+    assert "page.html" in vcmc_does(
+        "report", tmp_path / "posterior.nc", "--out", tmp_path / "page.html"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "{0}/models.py:plain", "nowhere.parquet"), "there is no nowhere.parquet"),
+        (("run", "{0}/models.py:plain", "nowhere.npz"), "there is no file nowhere.npz"),
+        (("run", "{0}/models.py:other", "{0}/rows.npz"), "there is no 'other' in"),
+        (("run", "{0}/models.py:number", "{0}/rows.npz"), "must be a vcmc.Model, a NumPyro model"),
+        (("run", "{0}/nowhere.py:plain", "{0}/rows.npz"), "there is no Python file"),
+        (("run", "{0}/models.py", "{0}/rows.npz"), "a model is named as file.py:name"),
+        (
+            ("run", "{0}/models.py:plain", "{0}/rows.parquet", "--column", "x=a,z"),
+            "columns asks for ['z']",
+        ),
+        (("run", "{0}/models.py:plain", "{0}/rows.parquet"), "log_likelihood asks for 'x'"),
+        (
+            ("run", "{0}/models.py:plain", "{0}/rows.npz", "--executor", "mpi"),
+            "an executor is local",
+        ),
+        (
+            ("run", "{0}/models.py:plain", "{0}/rows.npz", "--out", "/proc/run"),
+            "store must be a folder",
+        ),
+        (("combine", "nowhere.csv"), "there is no file nowhere.csv"),
+        (("combine", "{0}/rows.npz", "--out", "/nowhere/a.nc"), "there is no folder /nowhere"),
+        (("combine", "{0}/rows.npz", "--out", "a.txt"), "results are written to ArviZ files"),
+        (("combine", "{0}/rows.npz", "--out", "/proc/a.nc"), "/proc/a.nc cannot be written"),
+        (("report", "nowhere"), "there is no run directory or file nowhere"),
+        (("report", "{0}"), "is not a run directory"),
+        (("demo", "--out", "/proc/pictures"), "/proc/pictures"),
+        (("reproduce", "probit-5", "--out", "/proc/figures"), "/proc/figures"),
+        (("diagnose", "nowhere"), "there is no run directory or file nowhere"),
+        (("diagnose", "{0}"), "is not a run directory"),
+        (
+            ("refine", "nowhere", "--model", "a.py:b", "--data", "c.npz"),
+            "there is no run directory or file",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(words, message, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    filled = [word.format(folder) for word in words]
+    if words[0] == "run":
+        filled += ["--num-shards", "3"]
+    said = vcmc_does(*filled, code=1).strip().splitlines()
+    errors = [
+        line for line in said if not re.search(r"…$|: done in \S+ s$", line)
+    ]  # besides lines of progress
+    assert len(errors) == 1
+    assert errors[0].startswith("Error: ")
+    assert message in errors[0]
+
+
+def test_words_that_do_not_go_together_are_refused(tmp_path):
+    assert "--model and --data go together" in vcmc_does("diagnose", "a", "--model", "b", code=2)
+    assert "refining needs --model and --data" in vcmc_does("refine", "a", code=2)
+    words = ("run", "a.py:b", "c.npz", "--num-shards", 3, "--column", "x")
+    assert "--column is NAME=COLUMN" in vcmc_does(*words, code=2)
+
+
+@pytest.mark.parametrize("command", ["run", "combine", "diagnose", "refine", "report"])
+def test_help_has_examples(command):
+    assert f"vcmc {command} " in vcmc_does(command, "--help")

@@ -1,0 +1,272 @@
+"""Rows that do not fit into memory: what is read, that every row is dealt once, and that the answer is the same as from memory."""
+
+import gc
+import json
+
+import numpy as np
+import pytest
+
+import vcmc
+from vcmc import files
+
+NUM_ROWS = 1003
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr(files, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(files, "BUFFER_BYTES", 10_000)
+
+
+@pytest.fixture
+def rows():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(NUM_ROWS, 3))
+    return {
+        "x": x,
+        "y": x @ [1.0, -2.0, 0.5] + generator.normal(size=NUM_ROWS),
+        "n": np.arange(NUM_ROWS),
+    }
+
+
+def parquet(rows, path, **changed):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    x = pa.FixedSizeListArray.from_arrays(pa.array(rows["x"].ravel()), 3)
+    columns = {"x": x, "y": pa.array(rows["y"]), "n": pa.array(rows["n"])} | changed
+    pq.write_table(pa.table(columns), path, row_group_size=300)
+    return path
+
+
+def parquet_folder(rows, path):
+    path.mkdir()
+    for part in range(3):
+        chosen = slice(part * 400, (part + 1) * 400)
+        parquet(
+            {name: array[chosen] for name, array in rows.items()}, path / f"part-{part}.parquet"
+        )
+    return path
+
+
+def zarr_store(rows, path):
+    group = pytest.importorskip("zarr").open_group(str(path), mode="w")
+    for name, array in rows.items():
+        group.create_array(name, data=array, chunks=(100, *array.shape[1:]))
+    return path
+
+
+def memory_mapped(rows, path):
+    path.mkdir()
+    for name, array in rows.items():
+        np.save(path / f"{name}.npy", array)
+    return {name: np.load(path / f"{name}.npy", mmap_mode="r") for name in rows}
+
+
+def zarr_arrays(rows, path):
+    return dict(
+        pytest.importorskip("zarr").open_group(str(zarr_store(rows, path)), mode="r").arrays()
+    )
+
+
+FORMS = {
+    "a Parquet file": lambda rows, path: parquet(rows, path.with_suffix(".parquet")),
+    "Parquet files": parquet_folder,
+    "a Zarr store": zarr_store,
+    "Zarr arrays": zarr_arrays,
+    "memory-mapped arrays": memory_mapped,
+}
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("num_shards", [1, 7])
+def test_every_row_is_in_exactly_one_shard(form, num_shards, rows, tmp_path):
+    partition = vcmc.split(FORMS[form](rows, tmp_path / "rows"), num_shards)
+    shards = [partition.load(shard) for shard in range(num_shards)]
+    assert [shard.num_rows for shard in shards] == partition.sizes
+    assert max(partition.sizes) - min(partition.sizes) <= 1
+    assert len({shard.weights.shape for shard in shards}) == 1
+    real = [
+        {name: np.asarray(array)[: shard.num_rows] for name, array in shard.rows.items()}
+        for shard in shards
+    ]
+    numbers = np.concatenate([each["n"] for each in real])
+    assert sorted(numbers) == list(range(NUM_ROWS))
+    for name in ("x", "y"):
+        np.testing.assert_array_equal(
+            np.concatenate([each[name] for each in real]), rows[name][numbers]
+        )
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_rows_are_dealt_at_random(rows, tmp_path):
+    """Of every seven rows each shard gets one, at random: means of sorted numbers differ as chance has it."""
+    path = parquet(rows, tmp_path / "rows.parquet")
+    one, same, other = (vcmc.split(path, 7, seed=seed) for seed in (0, 0, 1))
+    numbers = [np.asarray(each.load(3).rows["n"]) for each in (one, same, other)]
+    np.testing.assert_array_equal(numbers[0], numbers[1])
+    assert (numbers[0] != numbers[2]).mean() > 0.5
+    places = numbers[0][: one.sizes[3]] % 7
+    counts = np.bincount(places, minlength=7)
+    assert (
+        np.sum((counts - counts.mean()) ** 2 / counts.mean()) < 22.5
+    )  # the chi-squared's 99.9 % point, 6 degrees
+
+
+def test_columns_are_put_together(rows, tmp_path):
+    path = parquet(rows, tmp_path / "rows.parquet")
+    shard = vcmc.split(path, 1, columns={"both": ["y", "n"], "response": "y"}).load(0)
+    assert {name: array.shape for name, array in shard.rows.items()} == {
+        "both": (NUM_ROWS, 2),
+        "response": (NUM_ROWS,),
+    }
+    with pytest.raises(
+        ValueError, match=r"columns asks for \['z'\], .* the columns are \['n', 'x', 'y'\]"
+    ):
+        vcmc.split(path, 2, columns={"x": ["x", "z"]})
+
+
+def test_infer_takes_a_path_and_a_loader(conjugate, tmp_path):
+    """All are the same rows, but dealt otherwise: posteriors agree up to the error that they state."""
+    path = parquet({**conjugate.rows, "n": conjugate.rows["y"]}, tmp_path / "rows.parquet")
+    dealt = vcmc.split(conjugate.rows, 4)
+
+    def load(shard):
+        return {name: array[dealt.members[shard]] for name, array in conjugate.rows.items()}
+
+    mean, covariance = conjugate.posterior()
+    for rows in (path, load):
+        tree = vcmc.infer(conjugate.model, rows, num_shards=4)
+        assert sorted(tree.attrs["shard_sizes"]) == [250, 251, 251, 251]
+        gaps = (tree["posterior"]["beta"].mean(("chain", "draw")) - mean) / np.sqrt(
+            np.diag(covariance)
+        )
+        assert (np.abs(gaps) < 0.15).all()  # 4.5 standard errors of 1000 draws
+        combined = vcmc.combine(tree, model=conjugate.model, rows=rows)
+        np.testing.assert_allclose(
+            combined["posterior"]["beta"], tree["posterior"]["beta"], rtol=1e-6
+        )
+
+
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 100 draws are few
+def test_rows_in_a_store_are_dealt_once(conjugate, tmp_path):
+    path = parquet({**conjugate.rows, "n": conjugate.rows["y"]}, tmp_path / "rows.parquet")
+    arguments = {"num_shards": 3, "num_draws": 100, "store": tmp_path / "run"}
+    arguments["combiner"] = vcmc.combiners.Consensus()
+    first = vcmc.infer(conjugate.model, path, **arguments)
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "run" / "rows").iterdir()}
+    again = vcmc.infer(conjugate.model, path, **arguments)
+    assert before == {
+        file: file.stat().st_mtime_ns for file in (tmp_path / "run" / "rows").iterdir()
+    }
+    np.testing.assert_array_equal(first["posterior"]["beta"], again["posterior"]["beta"])
+    parquet({**conjugate.rows, "n": conjugate.rows["y"]}, path)
+    with pytest.raises(ValueError, match="holds rows that were dealt otherwise: rows differ"):
+        vcmc.infer(conjugate.model, path, **arguments)
+
+
+def test_a_temporary_folder_goes_with_its_partition(rows, tmp_path):
+    partition = vcmc.split(parquet(rows, tmp_path / "rows.parquet"), 3)
+    folder = partition.folder
+    assert folder.exists()
+    del partition
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_an_interrupted_dealing_is_done_again(rows, tmp_path):
+    path, folder = parquet(rows, tmp_path / "rows.parquet"), tmp_path / "dealt"
+    whole = vcmc.split(path, 3, folder=folder)
+    expected = whole.load(1)
+    (folder / "rows.json").unlink()
+    found = vcmc.split(path, 3, folder=folder).load(1)
+    np.testing.assert_array_equal(found.rows["x"], expected.rows["x"])
+    (folder / "00001.x.bin").write_bytes(b"short")
+    with pytest.raises(ValueError, match=r"00001.x.bin must hold 8016 bytes of rows; got 5"):
+        vcmc.split(path, 3, folder=folder).load(1)
+    (folder / "rows.json").write_text(json.dumps({"sizes": [1]}))
+    with pytest.raises(
+        ValueError, match=r"must be a folder of dealt rows with a readable rows.json; got KeyError"
+    ):
+        vcmc.split(path, 3, folder=folder)
+
+
+def _with_nan(rows):
+    y = rows["y"].copy()
+    y[400] = np.nan
+    return {"y": y}
+
+
+def _with_null(rows):
+    import pyarrow as pa
+
+    values = rows["y"].tolist()
+    values[400] = None
+    return {"y": pa.array(values)}
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (_with_nan, r"rows\['y'\] must be finite; .* \(first: row 400\)"),
+        (_with_null, r"rows\['y'\] must not have missing values; got 1 \(first: row 400\)"),
+        (lambda rows: {"y": ["a"] * NUM_ROWS}, r"rows\['y'\] must hold numbers"),
+    ],
+)
+def test_bad_rows_are_refused(changed, message, rows, tmp_path):
+    path = parquet(rows, tmp_path / "rows.parquet", **changed(rows))
+    with pytest.raises(ValueError, match=message):
+        vcmc.split(path, 3, folder=tmp_path / "dealt")
+
+
+def test_bad_arguments_are_refused(rows, tmp_path):
+    path = parquet(rows, tmp_path / "rows.parquet")
+    with pytest.raises(FileNotFoundError, match=r"there is no .*other.parquet"):
+        vcmc.split(tmp_path / "other.parquet", 3)
+    (tmp_path / "rows.csv").write_text("x\n1\n")
+    with pytest.raises(ValueError, match=r"must be a Parquet file .* got .*rows.csv"):
+        vcmc.split(tmp_path / "rows.csv", 3)
+    with pytest.raises(ValueError, match=r"between 1 and the number of rows \(1003\); got 2000"):
+        vcmc.split(path, 2000)
+    with pytest.raises(ValueError, match="num_shards must be a whole number of 1 or more; got 0"):
+        vcmc.split(path, 0)
+    with pytest.raises(ValueError, match="stratify and groups are for rows in memory"):
+        vcmc.split(path, 3, groups="n")
+    with pytest.raises(TypeError, match="load must be a function"):
+        vcmc.LazyRows([1, 2], 2)
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (
+            lambda shard: {"y": np.full(5, np.nan)},
+            r"shard 0 could not be loaded: rows\['y'\] must be finite",
+        ),
+        (
+            lambda shard: {"y": [1.0] * 5} if shard else {"y": [1] * 5},
+            "shard 0 has .*int64.*, shard 1 has .*float64",
+        ),
+        (lambda shard: {}[shard], "shard 0 could not be loaded: 0"),
+    ],
+)
+def test_bad_loaders_are_refused(load, message):
+    model = vcmc.Model(
+        {"mean": vcmc.Real()},
+        lambda params: -0.5 * params["mean"] ** 2,
+        lambda params, rows: -0.5 * (rows["y"] - params["mean"]) ** 2,
+    )
+    with pytest.raises(ValueError, match=message):
+        vcmc.infer(model, load, num_shards=3)
+
+
+def test_a_parquet_file_is_not_held_whole(tmp_path, monkeypatch):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(files, "BATCH_BYTES", 2**18)
+    table = pa.table({"x": np.random.default_rng(0).normal(size=4_000_000)})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=100_000)
+    del table
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in files.batches(tmp_path / "rows.parquet")]
+    assert len(held) > 40
+    assert max(held) < 0.2 * (tmp_path / "rows.parquet").stat().st_size

@@ -1,0 +1,298 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.handlers import reparam, scale
+from numpyro.infer.reparam import LocScaleReparam
+
+import vcmc
+
+generator = np.random.default_rng(0)
+ROWS = {"x": generator.normal(size=(60, 2)), "y": generator.normal(size=60)}
+
+
+def log_likelihood(model, rows=ROWS, seed=0):
+    params = model.space.constrain(jax.random.normal(jax.random.key(seed), (model.space.dim,)))
+    return params, model.log_likelihood(params, rows)
+
+
+def regression(x, y=None):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([x.shape[1]]).to_event(1))
+    numpyro.sample("y", dist.Normal(x @ beta, 2.0), obs=y)
+
+
+def in_plate(x, y=None):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([x.shape[1]]).to_event(1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Normal(x @ beta, 2.0), obs=y)
+
+
+def as_event(x, y=None):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([x.shape[1]]).to_event(1))
+    numpyro.sample("y", dist.Normal(x @ beta, 2.0).to_event(1), obs=y)
+
+
+def rows_on_the_second_axis(x, y=None):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("columns", 1, dim=-2), numpyro.plate("rows", x.shape[0], dim=-1):
+        numpyro.sample("y", dist.Normal((x @ beta)[None], 2.0), obs=y[None])
+
+
+@pytest.mark.parametrize("model", [regression, in_plate, as_event, rows_on_the_second_axis])
+def test_one_value_per_row_however_the_rows_are_written(model):
+    params, values = log_likelihood(vcmc.from_numpyro(model, ROWS))
+    expected = dist.Normal(ROWS["x"] @ params["beta"], 2.0).log_prob(ROWS["y"])
+    np.testing.assert_allclose(values, expected, rtol=1e-12)
+
+
+def test_prior_is_that_of_the_latent_sites():
+    model = vcmc.from_numpyro(regression, ROWS)
+    params, _ = log_likelihood(model)
+    np.testing.assert_allclose(
+        model.log_prior(params), dist.Normal(0, 1).log_prob(params["beta"]).sum(), rtol=1e-12
+    )
+
+
+def test_scaled_sites_keep_their_scale():
+    def scaled(x, y=None):
+        with scale(scale=3.0):
+            regression(x, y)
+
+    plain, tripled = (vcmc.from_numpyro(model, ROWS) for model in (regression, scaled))
+    params, values = log_likelihood(plain)
+    np.testing.assert_allclose(tripled.log_likelihood(params, ROWS), 3 * values, rtol=1e-12)
+    np.testing.assert_allclose(tripled.log_prior(params), 3 * plain.log_prior(params), rtol=1e-12)
+
+
+def test_deterministic_sites_are_derived_unless_they_depend_on_rows():
+    def model(x, y=None):
+        spread = numpyro.sample("spread", dist.HalfNormal(1.0))
+        effect = numpyro.sample("effect", dist.Normal(0, 1))
+        numpyro.deterministic("variance", spread**2)
+        numpyro.deterministic(
+            "average", jax.nn.sigmoid(x[:, 0] + effect).mean() - jax.nn.sigmoid(x[:, 0]).mean()
+        )
+        mean = numpyro.deterministic("mean", x @ jnp.ones(2) * spread)  # one value per row
+        numpyro.deterministic("total", x.sum() * spread)  # depends on which rows there are
+        numpyro.sample("y", dist.Normal(mean, spread), obs=y)
+
+    with pytest.warns(UserWarning, match="'average', 'mean', 'total' depend on the rows") as warned:
+        derived = vcmc.from_numpyro(model, ROWS).derived
+    assert [each.filename for each in warned if "'average'" in str(each.message)] == [__file__]
+    assert {
+        name: float(value)
+        for name, value in derived({"spread": jnp.asarray(3.0), "effect": jnp.asarray(0.0)}).items()
+    } == {"variance": 9.0}
+
+
+def test_reparametrised_sites_come_back_as_derived():
+    def model(y):
+        centre = numpyro.sample("centre", dist.Normal(0, 1))
+        with numpyro.plate("groups", 3):
+            effect = numpyro.sample("effect", dist.Normal(centre, 2.0))
+        numpyro.sample("y", dist.Normal(effect.sum(), 1.0).expand([y.shape[0]]), obs=y)
+
+    noncentred = vcmc.from_numpyro(
+        reparam(model, {"effect": LocScaleReparam(0.0)}), {"y": ROWS["y"]}
+    )
+    assert list(noncentred.space) == ["centre", "effect_decentered"]
+    params = {"centre": jnp.asarray(1.0), "effect_decentered": jnp.array([0.0, 1.0, -1.0])}
+    np.testing.assert_allclose(noncentred.derived(params)["effect"], [1.0, 3.0, -1.0])
+
+
+def test_constants_are_passed_on():
+    def model(group, y, num_groups):
+        effects = numpyro.sample("effects", dist.Normal(0, 1).expand([num_groups]).to_event(1))
+        numpyro.sample("y", dist.Normal(effects[group], 1.0), obs=y)
+
+    rows = {"group": np.arange(60) % 4, "y": ROWS["y"]}
+    assert vcmc.from_numpyro(model, rows, constants={"num_groups": 4}).space.dim == 4
+
+
+def test_space_can_say_more_than_the_support():
+    def model(y):
+        centres = numpyro.sample("centres", dist.Normal(0, 3).expand([3, 1]).to_event(2))
+        mixture = dist.MixtureSameFamily(
+            dist.Categorical(jnp.ones(3) / 3), dist.Normal(centres[:, 0], 1.0)
+        )
+        numpyro.sample("y", mixture, obs=y)
+
+    exchangeable = vcmc.Exchangeable(3, vcmc.Real(1))
+    found = vcmc.from_numpyro(model, {"y": ROWS["y"]}, space={"centres": exchangeable})
+    assert found.space["centres"] is exchangeable
+    with pytest.raises(ValueError, match=r"must have the site's shape \(3, 1\)"):
+        vcmc.from_numpyro(model, {"y": ROWS["y"]}, space={"centres": vcmc.Real(2)})
+    with pytest.raises(ValueError, match="the latent sites are"):
+        vcmc.from_numpyro(model, {"y": ROWS["y"]}, space={"center": exchangeable})
+
+
+def with_factor(y, per_row):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.factor("penalty", -(mean**4))
+    values = -0.5 * (y - mean) ** 2
+    numpyro.factor("fit", values if per_row else values.sum())
+
+
+def test_factors_count_where_they_are_declared():
+    model = vcmc.from_numpyro(
+        with_factor,
+        {"y": ROWS["y"]},
+        constants={"per_row": True},
+        prior_sites=["penalty"],
+        likelihood_sites=["fit"],
+    )
+    params = {"mean": jnp.asarray(0.5)}
+    np.testing.assert_allclose(model.log_prior(params), dist.Normal(0, 1).log_prob(0.5) - 0.5**4)
+    np.testing.assert_allclose(
+        model.log_likelihood(params, {"y": ROWS["y"]}), -0.5 * (ROWS["y"] - 0.5) ** 2, rtol=1e-12
+    )
+
+
+def enumerated_mixture(y):
+    centres = numpyro.sample("centres", dist.Normal(0, 5).expand([3]).to_event(1))
+    weights = numpyro.sample("weights", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("rows", y.shape[0]):
+        kind = numpyro.sample("kind", dist.Categorical(weights), infer={"enumerate": "parallel"})
+        numpyro.sample("y", dist.Normal(centres[kind], 1.0), obs=y)
+
+
+def test_enumerated_sites_are_summed_out():
+    model = vcmc.from_numpyro(enumerated_mixture, {"y": ROWS["y"]})
+    assert list(model.space) == ["centres", "weights"]
+    params, values = log_likelihood(model, {"y": ROWS["y"]})
+    parts = dist.Normal(params["centres"], 1.0).log_prob(ROWS["y"][:, None]) + jnp.log(
+        params["weights"]
+    )
+    np.testing.assert_allclose(values, jax.nn.logsumexp(parts, axis=1), rtol=1e-10)
+
+
+def shared_enumerated(y):
+    kind = numpyro.sample("kind", dist.Bernoulli(0.5), infer={"enumerate": "parallel"})
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mean + kind, 1.0), obs=y)
+
+
+def latent_per_row(y):
+    effect = numpyro.sample("effect", dist.Normal(0, 1).expand([y.shape[0]]).to_event(1))
+    numpyro.sample("y", dist.Normal(effect, 1.0), obs=y)
+
+
+def discrete_latent(y):
+    kind = numpyro.sample("kind", dist.Bernoulli(0.5))
+    numpyro.sample("y", dist.Normal(kind * 1.0, 1.0), obs=y)
+
+
+def observes_a_constant(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.sample("pilot", dist.Normal(mean, 1.0), obs=0.3)
+    numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+
+def joint_over_rows(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    size = y.shape[0]
+    numpyro.sample("y", dist.MultivariateNormal(mean * jnp.ones(size), jnp.eye(size) + 0.5), obs=y)
+
+
+def hard_coded_size(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", 60):
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+
+def data_dependent_prior(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 10 / y.std()))
+    numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+
+def prior_that_is_flat_at_zero(x, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    numpyro.factor("g", -0.5 * jnp.sum((x @ beta) ** 2))
+    numpyro.sample("y", dist.Normal(x @ beta, 1.0), obs=y)
+
+
+def test_a_prior_that_looks_at_rows_away_from_zero_is_refused():
+    with pytest.raises(ValueError, match="the prior depends on the rows"):
+        vcmc.from_numpyro(prior_that_is_flat_at_zero, ROWS, prior_sites=["g"])
+
+
+@pytest.mark.parametrize("num_rows", [2, 5, 50])
+def test_a_data_dependent_prior_is_refused_however_few_the_rows(num_rows):
+    with pytest.raises(ValueError, match="the prior depends on the rows"):
+        vcmc.from_numpyro(data_dependent_prior, {"y": ROWS["y"][:num_rows]})
+
+
+def subsampling_plate(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0], subsample_size=3) as index:
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y[index])
+
+
+def improper(y):
+    mean = numpyro.sample("mean", dist.ImproperUniform(dist.constraints.real, (), ()))
+    numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+
+def with_param(y):
+    mean = numpyro.param("mean", 0.0)
+    spread = numpyro.sample("spread", dist.HalfNormal(1))
+    numpyro.sample("y", dist.Normal(mean, spread), obs=y)
+
+
+def python_number_from_rows(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1).expand([int(y.max()) + 1]).to_event(1))
+    numpyro.sample("y", dist.Normal(mean[0], 1.0), obs=y)
+
+
+def imputes(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(mean, 1.0), obs=y, obs_mask=y > 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (latent_per_row, r"'effect' has one value per row .* integrate it out"),
+        (imputes, "has one value per row"),
+        (shared_enumerated, "'kind' is shared by all rows"),
+        (discrete_latent, "'kind' is discrete.* sum it out"),
+        (
+            observes_a_constant,
+            "'pilot' does not depend on the rows.*every shard would count it again",
+        ),
+        (joint_over_rows, "joint distribution over all rows"),
+        (hard_coded_size, "must run on any number of rows.*hard-coded"),
+        (data_dependent_prior, "the prior depends on the rows"),
+        (subsampling_plate, "leave out subsample_size"),
+        (improper, "give it a proper prior, however wide"),
+        (with_param, "give it a prior"),
+        (python_number_from_rows, "compute it beforehand and pass it in constants"),
+        (lambda y: numpyro.sample("m", dist.Normal(0, 1)), "must observe its rows"),
+        (lambda y: numpyro.sample("y", dist.Normal(0, 1), obs=y), "must have a latent site"),
+        (lambda z: None, r"so \['y'\] are not arguments, so \['z'\] are missing"),
+    ],
+)
+def test_what_cannot_be_sharded_is_refused_with_a_reason(model, message):
+    with pytest.raises(ValueError, match=message):
+        vcmc.from_numpyro(model, {"y": ROWS["y"]})
+
+
+@pytest.mark.parametrize(
+    ("declared", "per_row", "message"),
+    [
+        ({}, True, "declare it with from_numpyro"),
+        ({"prior_sites": ["penalty"]}, True, "numpyro.factor\\('fit'\\) may belong"),
+        (
+            {"prior_sites": ["penalty"], "likelihood_sites": ["fit"]},
+            False,
+            "must have one value per row",
+        ),
+        ({"prior_sites": ["penalties"]}, True, "declared but not in the model"),
+    ],
+)
+def test_undeclared_factors_are_refused(declared, per_row, message):
+    with pytest.raises(ValueError, match=message):
+        vcmc.from_numpyro(with_factor, {"y": ROWS["y"]}, constants={"per_row": per_row}, **declared)

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from rich.console import Console
+
+from vcmc.paper.base import Folder, Job, Step, do_steps, time_left
+
+
+@pytest.fixture
+def console():
+    return Console(record=True, width=120, force_terminal=False)
+
+
+def steps_of(folder, done, names="abc"):
+    def step(name):
+        def make():
+            if name == "b" and "stop" in done:
+                raise KeyboardInterrupt
+            done.append(name)
+            return {"value": np.arange(3)}
+
+        return Step(name, "kind", make, folder)
+
+    return [step(name) for name in names]
+
+
+def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path, console):
+    folder, done = Folder(tmp_path / "work"), ["stop"]
+    with pytest.raises(KeyboardInterrupt):
+        do_steps("test", steps_of(folder, done), console)
+    assert done == ["stop", "a"]
+    done.remove("stop")
+    do_steps("test", steps_of(folder, done), console)
+    assert done == ["a", "b", "c"]
+    do_steps("test", steps_of(folder, done), console)
+    assert done == ["a", "b", "c"]
+    np.testing.assert_array_equal(folder.load("c")["value"], np.arange(3))
+    assert "test: b" in console.export_text()
+
+
+def test_a_half_written_file_is_not_taken_for_a_result(tmp_path, monkeypatch):
+    folder = Folder(tmp_path)
+
+    def half(file, **arrays):
+        file.write_bytes(b"PK half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(np, "savez", half)
+    with pytest.raises(OSError, match="no space"):
+        folder.save("a", {"value": 1})
+    assert not folder.has("a")
+
+
+def test_a_corrupt_file_is_named(tmp_path):
+    folder = Folder(tmp_path)
+    folder.save("a", {"value": np.arange(1000)})
+    path = tmp_path / "a.npz"
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(OSError, match=r"a\.npz cannot be read .*: remove it"):
+        folder.load("a")
+
+
+def test_other_settings_have_another_folder(tmp_path):
+    job = Job("small", tmp_path)
+    assert job.folder("x", {"rows": 1}) == job.folder("x", {"rows": 1})
+    assert job.folder("x", {"rows": 1}) != job.folder("x", {"rows": 2})
+    assert job.folder("x", {"rows": 1}) != Job("small", tmp_path, seed=1).folder("x", {"rows": 1})
+
+
+def test_what_is_left_is_estimated_by_steps_of_the_same_kind(tmp_path):
+    folder = Folder(tmp_path)
+    todo = [
+        Step("x", "slow", dict, folder),
+        Step("y", "quick", dict, folder),
+        Step("z", "new", dict, folder),
+    ]
+    assert time_left(todo[:2], {"slow": [50.0, 70.0], "quick": [1.0]}) == "; about 61 s left"
+    assert time_left(todo, {"slow": [300.0], "quick": [100.0]}) == "; about 10 min left"
+    assert time_left([], {}) == ""

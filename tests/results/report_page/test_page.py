@@ -1,0 +1,347 @@
+"""The report page: what it says, how large it is, and, in a browser, whether it can be read and used."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import vcmc
+from vcmc.results.tree import make_tree
+
+NUM_SHARDS, FAR = 6, 4
+
+
+def make(num_shards=NUM_SHARDS, dim=3, **attributes):
+    """A result whose shard 4 is far off in beta[1]."""
+    generator = np.random.default_rng(0)
+    shards = generator.normal(size=(num_shards, 1, 100, dim))
+    if num_shards > FAR:
+        shards[FAR, ..., 1] += 40
+    small = np.full(dim, 0.01)
+    groups = {
+        "posterior": {"beta": shards[:1, 0] / 3, "scale": np.exp(generator.normal(size=(1, 100)))},
+        "subposterior": {
+            "beta": shards,
+            "scale": np.exp(generator.normal(size=(num_shards, 1, 100))),
+        },
+        "sample_stats": {
+            "diverging": generator.random((num_shards, 1, 100)) < 0.02,
+            "acceptance_rate": np.full((num_shards, 1, 100), 0.8),
+        },
+        "subposterior_rhat": {
+            "beta": np.full((num_shards, dim), 1.001),
+            "scale": np.full(num_shards, 1.01),
+        },
+        "subposterior_ess": {
+            "beta": np.full((num_shards, dim), 90.0),
+            "scale": np.full(num_shards, 80.0),
+        },
+        "sample_seconds": {
+            "begin": np.arange(float(num_shards))[:, None],
+            "end": np.arange(float(num_shards))[:, None] + 1.5,
+        },
+        "weights": {
+            "beta": np.full((num_shards, dim), 1 / num_shards),
+            "scale": np.full(num_shards, 1 / num_shards),
+        },
+        "optimization": {
+            "objective": np.array([-9.0, -1.0, 0.0]),
+            "objective_error": np.full(3, 0.1),
+        },
+        "mean_error": {"beta": np.linspace(0.02, 0.4, dim), "scale": np.array(0.01)},
+        **{
+            name: {"beta": small, "scale": np.array(0.01)}
+            for name in ("mean_error_se", "sd_error", "sd_error_se")
+        },
+    }
+    reason = "shards 4 disagree with the others <by far>."
+    settings = {
+        "num_shards": num_shards,
+        "seed": 7,
+        "shard_sizes": [1000] * num_shards,
+        "seconds_sample": 12.5,
+        "verdict": "poor",
+        "verdict_text": f"The result is poor. Largest estimated errors: mean of beta[2]. {reason}",
+        "verdict_reasons": [reason],
+        "model": "Model(beta: Real)",
+    }
+    return make_tree(groups, settings | attributes)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    where = tmp_path_factory.mktemp("report") / "runs" / "report.html"  # its folder is made
+    return vcmc.report(make(), where, title="A & B", command="vcmc run a.py:b 'c d.parquet'")
+
+
+class Reader(HTMLParser):
+    """What a page refers to, and whether its elements are closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.links, self.stack = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.links += [value for name, value in attributes if name in ("src", "href")]
+        if tag not in ("meta", "link", "input"):
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+
+def data_of(path):
+    return json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(), re.DOTALL)[1])
+
+
+def test_the_page_needs_nothing_but_itself(path):
+    reader = Reader()
+    reader.feed(path.read_text())
+    assert reader.stack == []
+    assert [link for link in reader.links if not link.startswith("#")] == ["data:,"]
+    assert "http" not in path.read_text().replace("http://www.w3.org/2000/svg", "")
+
+
+def test_it_says_what_the_result_says(path):
+    text = path.read_text()
+    assert "<h1>A &amp; B</h1>" in text
+    assert "<p>The result is poor. Largest estimated errors: mean of beta[2].</p>" in text
+    assert "<li>Shards 4 disagree with the others &lt;by far&gt;.</li>" in text
+    assert "vcmc run a.py:b &#x27;c d.parquet&#x27;" in text
+    assert "<th scope=row>seed</th><td>7</td>" in text
+    data = data_of(path)
+    first = data["quantities"][0]
+    beta = make()["posterior"]["beta"].to_numpy()[..., 0]
+    assert first["label"] == "beta[0]"
+    assert (first["mean"], first["sd"]) == pytest.approx((beta.mean(), beta.std()), rel=1e-4)
+    assert first["off"] == 0.02
+    assert [
+        shard["shard"] for shard in data["shards"] if abs(shard["away"]) > data["farLimit"]
+    ] == [FAR]
+    assert data["shards"][FAR]["where"] == "beta[1]"
+    assert data["shards"][2]["spans"] == [[2, 3.5]]
+    assert data["shards"][0]["ess"] == 80
+
+
+def test_a_large_result_makes_a_page_below_two_megabytes(tmp_path):
+    where = vcmc.report(make(num_shards=60, dim=900), tmp_path / "large.html")
+    assert where.stat().st_size < 2e6
+    data = data_of(where)
+    assert len(data["quantities"]) == data["numQuantities"] == 901
+    assert 500 < data["numDetailed"] < 901
+    charts = {each["label"] for each in data["quantities"] if "quantiles" in each}
+    assert {
+        "beta[1]",
+        "beta[899]",
+    } <= charts  # the farthest shard's, and the one with the largest error
+    assert "beta[0]" not in charts
+
+
+def test_whatever_a_result_has_not_is_left_out(tmp_path):
+    draws = np.random.default_rng(0).normal(size=(2, 1, 50))
+    unfinished = make_tree(
+        {"subposterior": {"a": draws}},
+        {"num_shards": 3, "sound_shards": [0, 2], "warnings": ["1 is missing"]},
+    )
+    text = vcmc.report(unfinished, tmp_path / "a.html").read_text()
+    assert "The run is not finished" in text
+    assert "<li>1 is missing</li>" in text
+    assert [shard["shard"] for shard in data_of(tmp_path / "a.html")["shards"]] == [0, 2]
+    bare = make_tree({"posterior": {"a": np.ones((1, 50))}}, {})
+    assert "was not judged" in vcmc.report(bare, tmp_path / "b.html").read_text()
+    labelled = make(model="Model(means: Exchangeable(3))")
+    assert data_of(vcmc.report(labelled, tmp_path / "c.html"))["farLimit"] is None
+
+
+def test_what_cannot_be_told_or_written_is_said(tmp_path):
+    with pytest.raises(
+        TypeError, match="must be what infer, combine, refine or load returned; got dict"
+    ):
+        vcmc.report({}, tmp_path / "a.html")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="cannot be written to"):
+        vcmc.report(make(), tmp_path / "file" / "a.html")
+
+
+# In a browser.
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="there is no Selenium: pip install selenium"
+    )
+    if not (chromium and driver):
+        pytest.skip(
+            "there is no Chromium with its driver: apt-get install chromium chromium-driver"
+        )
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    try:
+        started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    except Exception as error:
+        pytest.skip(f"Chromium does not start here: {str(error).splitlines()[0]}")
+    yield started
+    started.quit()
+
+
+def visit(browser, path, width=1280, scheme="light", media="screen"):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+    browser.get(path.as_uri())
+
+
+def by_id(browser, name):
+    return browser.find_element("id", name)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_the_screen_and_can_be_read(width, scheme, browser, path):
+    visit(browser, path, width, scheme)
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    for figure in ("density", "forest", "away", "trace", "stages", "gantt"):
+        box = browser.execute_script(
+            "return document.querySelector('#' + arguments[0] + ' svg').getBoundingClientRect().toJSON()",
+            figure,
+        )
+        assert 0 <= box["left"] < box["right"] <= width
+        assert box["height"] > 40
+    pairs = browser.execute_script(
+        "return [...document.querySelectorAll('p, td, th button, dd, .note, svg text')].filter((e) => e.textContent.trim())"
+        ".map((e) => [getComputedStyle(e).fill, getComputedStyle(e).color, e instanceof SVGElement, parseFloat(getComputedStyle(e).fontSize)])"
+    )
+    grounds = [ground_of(browser, selector) for selector in ("body", ".verdict")]
+    assert (grounds[0].mean() > 128) == (scheme == "light")
+    for fill, colour, is_drawn, size in pairs:
+        assert size >= 12
+        assert min(contrast(rgb(fill if is_drawn else colour), ground) for ground in grounds) >= 4.5
+
+
+def ground_of(browser, selector):
+    return rgb(
+        browser.execute_script(
+            "return getComputedStyle(document.querySelector(arguments[0])).backgroundColor",
+            selector,
+        )
+    )
+
+
+def rgb(text):
+    return np.array([float(part) for part in re.findall(r"[\d.]+", text)[:3]])
+
+
+def contrast(one, other):
+    """As the Web Content Accessibility Guidelines have it."""
+
+    def luminance(colour):
+        share = colour / 255
+        linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+        return linear @ [0.2126, 0.7152, 0.0722]
+
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_reader_chooses_a_parameter(browser, path):
+    visit(browser, path)
+    before = browser.execute_script("return document.querySelector('#forest').innerHTML")
+    by_id(browser, "choice").send_keys("beta[1]")
+    assert by_id(browser, "about").text.startswith("beta[1]: ")
+    assert browser.execute_script("return document.querySelector('#forest').innerHTML") != before
+    num_red = "return document.querySelectorAll('#forest .far').length"
+    assert browser.execute_script(num_red) == 3  # shard 4: two lines and a dot
+    num_curves = "return document.querySelectorAll('#density path:not(.band)').length"
+    assert browser.execute_script(num_curves) == NUM_SHARDS + 1
+    by_id(browser, "next").click()
+    assert by_id(browser, "about").text.startswith("beta[2]: ")
+
+
+def test_tables_can_be_searched_and_put_in_order(browser, path):
+    visit(browser, path)
+    names = "return [...document.querySelectorAll('#table tbody th')].map((e) => e.textContent).join(' ')"
+    assert browser.execute_script(names) == "beta[0] beta[1] beta[2] scale"
+    by_id(browser, "find").send_keys("BETA")
+    assert by_id(browser, "count").text == "3 of 4 numbers"
+    browser.find_element("css selector", "#table thead th:nth-child(6) button").click()
+    assert browser.execute_script(names) == "beta[2] beta[1] beta[0]"
+    assert browser.execute_script("return document.querySelectorAll('#table td.far').length") == 2
+    browser.find_element("css selector", "#table tbody tr:nth-child(2) button").click()
+    assert by_id(browser, "about").text.startswith("beta[1]: ")
+
+
+def test_it_is_used_by_keyboard_alone(browser, path):
+    from selenium.webdriver.common.keys import Keys
+
+    visit(browser, path)
+    visited = []
+    for _ in range(60):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        visited.append(
+            browser.execute_script(
+                "return document.activeElement.id || document.activeElement.ariaLabel"
+            )
+        )
+        if visited[-1] == "choice":
+            break
+    assert "find" in visited
+    browser.switch_to.active_element.send_keys(Keys.DOWN)
+    assert by_id(browser, "about").text.startswith("beta[1]: ")
+    outline = browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    by_id(browser, "choice").send_keys(Keys.DOWN)
+    for _ in range(3 + FAR):  # two buttons, then the shards of the chart
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+    focused = browser.execute_script("return document.activeElement.getAttribute('aria-label')")
+    assert focused.startswith(f"shard {FAR}: ")
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert by_id(browser, "about").text.startswith("beta[1]: ")
+
+
+def test_it_is_printed_on_white_without_controls(browser, path):
+    visit(browser, path, scheme="dark", media="print")
+    assert ground_of(browser, "body").tolist() == [255, 255, 255]
+    assert not browser.find_element("css selector", "nav").is_displayed()
+    pdf = browser.execute_cdp_cmd("Page.printToPDF", {})["data"]
+    assert len(pdf) > 20_000
+
+
+def test_pages_of_all_kinds_are_drawn_without_errors(browser, tmp_path):
+    draws = np.random.default_rng(0).normal(size=(2, 1, 50))
+    trees = {
+        "unfinished": make_tree({"subposterior": {"a": draws}}, {"num_shards": 2}),
+        "constant": make_tree({"posterior": {"a": np.ones((1, 50))}}, {}),
+        "combined": vcmc.combine(
+            {"a": np.random.default_rng(0).normal(size=(3, 400))}, progress=False
+        ),
+        "one-shard": make(num_shards=1),
+        "large": make(num_shards=40, dim=200),
+    }
+    for name, tree in trees.items():
+        visit(browser, vcmc.report(tree, tmp_path / f"{name}.html"), 390)
+        assert browser.get_log("browser") == [], name
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390, name
+        assert by_id(browser, "about").text, name

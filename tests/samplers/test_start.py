@@ -1,0 +1,83 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import vcmc
+from vcmc.executors import Local
+from vcmc.samplers.start import common_start, random_starts
+from vcmc.target import Target
+
+
+def target_of(model, rows, num_shards=3):
+    partition = vcmc.split(rows, num_shards)
+    return Target(model, [partition.load(k) for k in range(num_shards)], Local())
+
+
+def test_the_start_is_the_full_posterior_mode(conjugate):
+    target = target_of(conjugate.model, conjugate.rows)
+    start = common_start(target, random_starts(target.pilot, jax.random.key(0)))
+    np.testing.assert_allclose(start, conjugate.posterior()[0], atol=1e-4)
+
+
+def test_the_higher_of_two_modes_is_taken():
+    model = vcmc.Model(
+        {"mean": vcmc.Real()},
+        log_prior=lambda params: -0.5 * (params["mean"] / 3) ** 2,
+        log_likelihood=lambda params, rows: jnp.logaddexp(
+            -2 * (rows["y"] - params["mean"]) ** 2, -1 - 2 * (rows["y"] + params["mean"]) ** 2
+        ),
+    )
+    target = target_of(model, {"y": np.random.default_rng(0).normal(1.5, 0.1, size=60)})
+    for seed in range(5):
+        start = common_start(target, random_starts(target.pilot, jax.random.key(seed)))
+        assert abs(start[0] - 1.5) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("log_prior", "log_likelihood", "message"),
+    [
+        (
+            lambda params: -jnp.inf,
+            lambda params, rows: rows["y"] * params["mean"],
+            "the log prior is -inf",
+        ),
+        (
+            lambda params: -(params["mean"] ** 2),
+            lambda params, rows: jnp.where(rows["y"] > 0.5, -jnp.inf, params["mean"]),
+            r"the log likelihood is -inf in \d+ of 20 rows of shard 0",
+        ),
+        (
+            lambda params: -(params["mean"] ** 2),
+            lambda params, rows: jnp.log(params["mean"] - 10 - rows["y"]),
+            "the log likelihood is nan",
+        ),
+    ],
+)
+def test_a_model_that_is_nowhere_finite_is_refused(log_prior, log_likelihood, message):
+    model = vcmc.Model({"mean": vcmc.Real()}, log_prior, log_likelihood)
+    rows = {"y": np.random.default_rng(0).uniform(size=60)}
+    with pytest.raises(ValueError, match=f"must be finite somewhere .*{message}"):
+        vcmc.infer(model, rows, num_shards=3)
+
+
+def test_a_scale_that_runs_to_zero_is_held():
+    """The density of a centred hierarchical model rises without end as the scale of its groups vanishes."""
+    generator = np.random.default_rng(0)
+    group = np.arange(160) % 8
+    rows = {"group": group, "y": generator.normal(size=8)[group] * 0.6 + generator.normal(size=160)}
+
+    def hierarchical(group, y):
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        effects = numpyro.sample("effects", dist.Normal(0, scale).expand([8]).to_event(1))
+        numpyro.sample("y", dist.Normal(effects[group], 1.0), obs=y)
+
+    model = vcmc.from_numpyro(hierarchical, rows)
+    target = target_of(model, rows, 1)
+    start = common_start(target, random_starts(target.pilot, jax.random.key(0)))
+    assert float(model.space.constrain(start)["scale"]) > 0.05
+    np.testing.assert_array_less(
+        np.abs(np.asarray(target(start[None])[1][0][1:])), 0.1
+    )  # the others are at rest

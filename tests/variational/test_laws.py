@@ -1,0 +1,168 @@
+"""Laws of optimizers: they find the optimum that SciPy finds, stop there, and stay among the weights."""
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy.optimize import minimize
+
+from vcmc import variational
+from vcmc.aggregators import Precision, Uniform, VectorFamily
+from vcmc.aggregators.weights import weights_of, with_weights
+from vcmc.space import Product, Real
+from vcmc.target import Minibatch
+from vcmc.variational import Adaptive, Newton, ProjectedGradient
+from vcmc.variational.entropies import Relaxed
+from vcmc.variational.objective import Objective
+
+OPTIMIZERS = {
+    "adaptive": Adaptive(),
+    "adaptive, Adamax, 20 samples": Adaptive(optax.adamax, learning_rate=0.1, num_samples=20),
+    "adaptive, half of the rows": Adaptive(data_fraction=0.5),
+    "projected": ProjectedGradient(),
+    "projected, a schedule": ProjectedGradient(step=optax.exponential_decay(0.01, 30, 0.5)),
+}
+NUM_SHARDS, DIM = 6, 3
+SPACE = Product({"theta": Real(DIM)})
+
+
+@pytest.fixture(scope="module")
+def shards(gaussian_shards):
+    return gaussian_shards(NUM_SHARDS, DIM, spread=0.5)
+
+
+@pytest.fixture(scope="module")
+def draws(shards):
+    return shards.draws(500)
+
+
+def closed_form(shards, matrices):
+    """The relaxed objective of weights on Gaussian shards, up to a constant."""
+    cross = shards.expected_log_density(matrices)
+    return cross + np.linalg.slogdet(matrices)[1].mean()
+
+
+def matrices_of(aggregator):
+    weights, frame = aggregator.weights, aggregator.frame
+    if weights.values.ndim == 2:
+        return np.stack([np.diag(row) for row in np.asarray(weights.values)])
+    return np.asarray(
+        weights.values if frame is None else frame @ weights.values @ jnp.linalg.inv(frame)
+    )
+
+
+def best_value(shards, aggregator):
+    """The highest value in the family, by SciPy over free coordinates."""
+    (weights,) = weights_of(aggregator)
+    shape = weights.values.shape
+
+    def negative(free):
+        built = with_weights(aggregator, [weights.from_free(jnp.asarray(free.reshape(shape)))])
+        return -closed_form(shards, matrices_of(built))
+
+    return -minimize(
+        negative, np.asarray(weights.free()).ravel(), method="L-BFGS-B", options={"maxfun": 10**5}
+    ).fun
+
+
+def test_every_optimizer_is_here(members):
+    classes = members(variational, variational.AbstractOptimizer)
+    assert classes == {type(optimizer) for optimizer in OPTIMIZERS.values()} | {
+        Newton
+    }  # test_newton.py
+
+
+@pytest.fixture(scope="module")
+def summits(shards, draws):
+    families = {
+        full: VectorFamily(full=full).fit(SPACE, draws, Uniform()) for full in (False, True)
+    }
+    return {
+        full: (aggregator, best_value(shards, aggregator)) for full, aggregator in families.items()
+    }
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_it_finds_the_summit(name, full, shards, draws, summits):
+    aggregator, best = summits[full]
+    target = shards.target()
+    optimizer = OPTIMIZERS[name]
+    if optimizer.data_fraction < 1:
+        target = Minibatch(target, aggregator(draws.mean(axis=1)), NUM_SHARDS // 2, seed=0)
+    objective = Objective(target, Relaxed(), aggregator, draws)
+    climb = optimizer.climb(objective, weights_of(aggregator), seed=0)
+    found = closed_form(shards, matrices_of(with_weights(aggregator, climb.weights)))
+    start = closed_form(shards, matrices_of(aggregator))
+    assert climb.trouble == ""
+    assert len(climb.values) == len(climb.errors) < optimizer.max_iterations
+    # it ends when rises are below the noise of a window, a few hundredths of a nat here; half the rows are noisier
+    assert best - found < max(0.05, 0.02 * (best - start)) * (
+        1 if optimizer.data_fraction == 1 else 5
+    )
+    total = climb.weights[0].values.sum(axis=0)
+    np.testing.assert_allclose(total, np.ones(DIM) if total.ndim == 1 else np.eye(DIM), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["adaptive, half of the rows", "projected"])
+def test_same_seed_same_climb(name, shards, draws, summits):
+    aggregator, _ = summits[False]
+    optimizer, target = OPTIMIZERS[name], shards.target()
+    climbs = [
+        optimizer.climb(
+            Objective(target, Relaxed(), aggregator, draws), weights_of(aggregator), seed
+        )
+        for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(climbs[0].values, climbs[1].values)
+    assert climbs[0].values[0] != climbs[2].values[0]
+
+
+def test_a_climb_from_the_summit_ends_soon(gaussian_shards):
+    """Equal shards: precision weights are the best, and nothing is to be gained."""
+    shards = gaussian_shards(1, 2)
+    shards = type(shards)(np.tile(shards.means, (4, 1)), np.tile(shards.covariances, (4, 1, 1)))
+    draws = shards.draws(500)
+    aggregator = VectorFamily(full=False).fit(SPACE, draws, Precision())
+    climb = Adaptive().climb(
+        Objective(shards.target(), Relaxed(), aggregator, draws), weights_of(aggregator), 0
+    )
+    assert climb.trouble == ""
+    assert len(climb.values) <= 40
+    np.testing.assert_allclose(climb.weights[0].values, 0.25, atol=0.02)
+
+
+def test_an_unfinished_climb_says_so(shards, draws):
+    aggregator = VectorFamily(full=False).fit(SPACE, draws, Uniform())
+    objective = Objective(shards.target(), Relaxed(), aggregator, draws)
+    climb = Adaptive(max_iterations=7).climb(objective, weights_of(aggregator), 0)
+    assert len(climb.values) == 7
+    assert (
+        "had not levelled off after 7 iterations: raise the optimizer's max_iterations"
+        in climb.trouble
+    )
+
+
+def test_a_climb_into_nowhere_says_so(draws):
+    def target(points):
+        return jnp.full(len(points), jnp.nan), jnp.full(points.shape, jnp.nan)
+
+    aggregator = VectorFamily(full=False).fit(SPACE, draws, Uniform())
+    climb = Adaptive().climb(
+        Objective(target, Relaxed(), aggregator, draws), weights_of(aggregator), 0
+    )
+    assert "was not finite in iteration 1" in climb.trouble
+    np.testing.assert_array_equal(climb.weights[0].values, weights_of(aggregator)[0].values)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_samples": 1}, "num_samples must be 2 or more; got 1"),
+        ({"data_fraction": 0.0}, "data_fraction must lie above 0 and be at most 1; got 0.0"),
+        ({"max_iterations": 0}, "max_iterations must be 1 or more; got 0"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ProjectedGradient(**settings)
