@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from vcmc.cli.commands.commands import main
+from vcmc.cli.commands import main
 
 import vcmc
 

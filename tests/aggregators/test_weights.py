@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 from sklearn.covariance import OAS
 
 from vcmc.aggregators import Diagonal, Matrices, Precision
-from vcmc.aggregators.weights import FLOOR, _amounts
+from vcmc.aggregators.weights import FLOOR
+from vcmc.linalg.shrinkage import _amounts
 from vcmc.linalg.shrinkage import shrunk_covariances
 
 

@@ -6,7 +6,7 @@ import shlex
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from vcmc.cli.commands.commands import main
+from vcmc.cli.commands import main
 
 import vcmc
 

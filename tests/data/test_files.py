@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import vcmc
-from vcmc import files
+from vcmc.data import files
 
 NUM_ROWS = 1003
 

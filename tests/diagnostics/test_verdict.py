@@ -58,5 +58,5 @@ def test_no_estimate_is_not_good():
 
 def test_advice_is_given_where_it_helps():
     assert "vcmc.refine(tree, model, rows)" in verdict(mean=0.5).text
-    assert "vcmc.inference.refinement" not in verdict(notes=["shards 3 disagree."]).text
-    assert "vcmc.inference.refinement" not in verdict(num_not_finite=3).text
+    assert "vcmc.refine" not in verdict(notes=["shards 3 disagree."]).text
+    assert "vcmc.refine" not in verdict(num_not_finite=3).text

@@ -183,10 +183,10 @@ def test_a_script_needs_no_guard(tmp_path):
     script.write_text(
         "print('once')\n"
         "import vcmc\n"
-        "from vcmc.data.cache import Holding, Task\n"
+        "from vcmc.data.cache import ShardCache, Task\n"
         "work = lambda holding, task, advance: task.shards[0] + 1\n"
         "with vcmc.executors.Processes(1) as executor:\n"
-        "    print(list(executor.map(work, [Task((0,))], Holding(None, [None]))))\n"
+        "    print(list(executor.map(work, [Task((0,))], ShardCache(None, [None]))))\n"
     )
     found = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
     assert found.stdout.split("\n") == ["once", "[1]", ""]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import vcmc
-from vcmc import store as stores
+from vcmc.results import store as stores
 
 SAMPLER = vcmc.samplers.NUTS(num_warmup=150)
 ARGUMENTS = {"num_shards": 4, "num_draws": 250, "sampler": SAMPLER, "progress": False}

@@ -12,7 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
-from vcmc.cli.commands.jobs import named_model
+from vcmc.cli.jobs import named_model
 
 import vcmc
 from vcmc.density import Subposterior, evaluate
