@@ -18,7 +18,7 @@ from timing import say
 import vcmc
 from vcmc.data.cache import ShardCache, Task
 from vcmc.executors import AbstractExecutor, Dask, Local, Processes, Ray
-from vcmc.inference.sampling import Plan, sample_shards
+from vcmc.inference.chains import Plan, sample_shards
 from vcmc.progress import ProgressDisplay
 from vcmc.target import Target
 

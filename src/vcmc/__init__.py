@@ -8,7 +8,14 @@ from . import _runtime  # noqa: F401  # isort: skip (first, as it sets up JAX)
 
 from . import aggregators, combiners, executors, models, samplers, variational
 from .data.partition import LazyRows, Partition, split
-from .errors import CombineError, DoubtfulWarning, ModelError, ShardError, StoreError
+from .errors import (
+    AssessmentError,
+    CombineError,
+    DoubtfulWarning,
+    ModelError,
+    ShardError,
+    StoreError,
+)
 from .inference.combination import combine
 from .inference.comparison import compare
 from .inference.diagnosis import diagnose
@@ -46,6 +53,7 @@ from .space import (
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AssessmentError",
     "CombineError",
     "Correlation",
     "DoubtfulWarning",

@@ -1,5 +1,9 @@
 """Every exception and warning that vcmc raises for its users."""
 
+import sys
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,3 +40,27 @@ class ShardError(RuntimeError):
 
 class CombineError(ShardError):
     """All shards were sampled, but could not be combined. `tree` holds their draws."""
+
+
+class AssessmentError(ShardError):
+    """The draws were combined, but refining or diagnosing them failed. `tree` holds all draws."""
+
+
+PACKAGE_FOLDER = str(Path(__file__).parent)
+
+
+def warn_doubtful(notes: Iterable[str]) -> None:
+    """Warn of what looks doubtful in a result, at the line of the user's code that called vcmc."""
+    for note in notes:
+        if sys.version_info >= (3, 12):
+            warnings.warn(note, DoubtfulWarning, skip_file_prefixes=(PACKAGE_FOLDER,))
+        else:
+            warnings.warn(note, DoubtfulWarning, stacklevel=_user_stacklevel())
+
+
+def _user_stacklevel() -> int:
+    """Return the stack level, as `warn_doubtful` sees it, of the first frame outside vcmc."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -106,7 +106,7 @@ def test_exchangeable_components_are_labelled_as_in_the_reference():
     ("arguments", "error", "message"),
     [
         ({"combiners": []}, ValueError, "at least one combiner"),
-        ({"combiners": [3]}, TypeError, r"combiners\['int'\] must be such as"),
+        ({"combiners": [3]}, TypeError, r"combiners\['int'\] must be a Combiner instance"),
         ({"combiners": "Consensus"}, TypeError, "must be a list of combiners"),
         ({"combiners": [combiners.Average()] * 2}, ValueError, "must differ"),
         ({"rows": {"y": np.ones(5)}}, ValueError, "a model and its rows together"),
@@ -133,7 +133,7 @@ def test_draws_made_elsewhere_are_of_one_kind():
     (swiss,) = vcmc.compare(
         draws, combiners=[combiners.Swiss()], prior="subposterior", progress=False
     ).entries
-    assert "is for shards with prior='powered'" in swiss.remark
+    assert "needs shards with prior='powered'" in swiss.remark
 
 
 def test_one_combiner_that_fails_does_not_stop_the_others(conjugate):

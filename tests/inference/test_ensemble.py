@@ -36,7 +36,7 @@ def test_chains_find_the_posterior_from_starts_near_and_far(off, skewed):
     target, mean, covariance = skewed
     starts = np.random.default_rng(0).multivariate_normal(mean + off, covariance, size=200)
     run = run_chains(target, starts, Goal(1000.0), seed=1)
-    assert run.settled
+    assert run.has_converged
     assert run.rhat < 1.01
     draws, sds = run.draws.reshape(-1, 3), np.sqrt(np.diag(covariance))
     assert (np.abs(draws.mean(axis=0) - mean) < 4 * sds / np.sqrt(run.ess)).all()
@@ -64,7 +64,7 @@ def test_a_run_that_did_not_settle_says_so(skewed):
     target, mean, covariance = skewed
     starts = np.random.default_rng(0).multivariate_normal(mean, covariance, size=100)
     run = run_chains(target, starts, Goal(1e9, max_iterations=60))
-    assert not run.settled
+    assert not run.has_converged
     assert run.draws.shape == (32, 45, 3)
 
 

@@ -30,7 +30,7 @@ def test_overlap_changes_nothing_but_the_start(executor, conjugate, tmp_path):
 
 
 def test_overlap_is_for_combiners_that_optimise(conjugate):
-    with pytest.raises(ValueError, match="overlap=True is for combiners that optimise"):
+    with pytest.raises(ValueError, match="overlap=True needs a combiner that optimizes"):
         vcmc.infer(
             conjugate.model,
             conjugate.rows,

@@ -110,11 +110,11 @@ def test_combiners_get_the_shards_that_they_need(conjugate):
     assert (np.abs(found.mean(axis=0) - mean) < 4 * np.sqrt(np.diag(covariance) / 200)).all()
     assert tree.attrs["verdict"] == "good"
     with pytest.raises(
-        ValueError, match=r"Consensus is for shards with prior='subposterior'; got prior='powered'"
+        ValueError, match=r"Consensus needs shards with prior='subposterior'; got prior='powered'"
     ):
         vcmc.combine(tree, combiner=vcmc.combiners.Consensus())
     with pytest.raises(
-        ValueError, match="ImportanceResample is for shards with prior='subposterior'"
+        ValueError, match="ImportanceResample needs shards with prior='subposterior'"
     ):
         vcmc.infer(
             conjugate.model,
@@ -123,7 +123,7 @@ def test_combiners_get_the_shards_that_they_need(conjugate):
             combiner=vcmc.combiners.ImportanceResample(),
             prior="powered",
         )
-    with pytest.raises(ValueError, match="Swiss is for shards with prior='powered'"):
+    with pytest.raises(ValueError, match="Swiss needs shards with prior='powered'"):
         vcmc.infer(
             conjugate.model,
             conjugate.rows,
@@ -298,19 +298,19 @@ def test_broken_shards_are_named_and_the_sound_ones_kept(conjugate):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "how many shards there are must be said, such as num_shards=20"),
+        ({}, r"num_shards is required unless rows is a Partition, e\.g\. infer"),
         ({"num_shards": 5000}, r"between 1 and the number of rows \(1003\); got 5000"),
         ({"num_shards": 2, "seed": -1}, "seed must be a whole number of 0 or more; got -1"),
-        ({"num_shards": 2, "num_draws": 0}, "num_draws must be a whole number of 4 or more; got 0"),
-        ({"num_shards": 2, "thin": 0}, "thin must be a whole number of 1 or more; got 0"),
+        ({"num_shards": 2, "num_draws": 0}, "num_draws must be an integer of at least 4; got 0"),
+        ({"num_shards": 2, "thin": 0}, "thin must be an integer of at least 1; got 0"),
         ({"num_shards": 2, "prior": "full"}, "one of .*'partial', 'powered'.*; got 'full'"),
         (
             {"num_shards": 2, "sampler": "nuts"},
-            r"sampler must be such as vcmc.samplers.NUTS\(\); got 'nuts'",
+            r"sampler must be a Sampler instance, e\.g\. vcmc.samplers.NUTS\(\); got 'nuts'",
         ),
         (
             {"num_shards": 2, "combiner": "mean"},
-            r"combiner must be such as vcmc.combiners.Consensus\(\)",
+            r"combiner must be a Combiner instance, e\.g\. vcmc.combiners.Consensus\(\)",
         ),
         ({"num_shards": 2, "executor": 4}, r"executor must be such as vcmc.executors.Local\(\)"),
     ],
@@ -322,13 +322,14 @@ def test_bad_arguments_are_refused(arguments, message, conjugate):
 
 def test_a_function_is_not_a_model(conjugate):
     with pytest.raises(
-        TypeError, match=r"model must be such as vcmc.Model\(...\), vcmc.from_numpyro"
+        TypeError,
+        match=r"model must be a Model instance, e\.g\. vcmc.Model\(...\), vcmc.from_numpyro",
     ):
         vcmc.infer(scale_regression, conjugate.rows, num_shards=2)
 
 
 def test_num_shards_must_be_the_partitions(conjugate):
-    with pytest.raises(ValueError, match=r"equal that of the partition \(3\); got 4"):
+    with pytest.raises(ValueError, match=r"equal the partition's number of shards \(3\); got 4"):
         vcmc.infer(conjugate.model, vcmc.split(conjugate.rows, 3), num_shards=4)
 
 

@@ -1,102 +1,36 @@
-"""Chains that fail are tried again with other random numbers; what fails for good is named, and the rest kept."""
+"""The second stage: draws of all shards, stacked, or an error with the sound ones."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import vcmc
+from vcmc.inference.chains import ChainResult, SampledShards
+from vcmc.inference.sampling import ShardDraws, _stack, shard_tree
+from vcmc.samplers.base import Chain, Checkpoint
+from vcmc.space import Product
 
 
-class FailsAtFirst(vcmc.samplers.NUTS):
-    """NUTS that fails on shards whose first row is above zero, in the first attempt or in all."""
-
-    how: str = "error"
-    always: bool = False
-
-    def advance(self, density, state, key, num_steps):
-        state, points, stats = super().advance(density, state, key, num_steps)
-        if num_steps == 0 or not density.shard.rows["y"][0] > 0:
-            return state, points, stats
-        tried.setdefault(key_of(density), []).append(np.asarray(jax.random.key_data(key)).tolist())
-        first = len({tuple(each) for each in tried[key_of(density)]}) == 1
-        if not (first or self.always):
-            return state, points, stats
-        if self.how == "error":
-            raise RuntimeError("no luck")
-        if self.how == "stuck":
-            return state, jnp.zeros_like(points), stats
-        return state, points, {**stats, "diverging": jnp.ones(num_steps, bool)}
+def chain(shard: int, number: int) -> ChainResult:
+    points = np.full((5, 2), 10.0 * shard + number)
+    stats = {"acceptance_rate": np.full(5, shard / 10)}
+    return ChainResult(Chain(points, stats), Checkpoint(5, None), (100.0 + shard, 101.0 + shard))
 
 
-tried: dict = {}
+def test_chains_are_stacked_by_shard_and_chain():
+    places = [(shard, number) for shard in range(3) for number in range(2)]
+    sampled = SampledShards({place: chain(*place) for place in places}, {})
+    draws = _stack(sampled, num_chains=2)
+    assert draws.points.shape == (3, 2, 5, 2)
+    for shard, number in places:
+        assert (draws.points[shard, number] == 10 * shard + number).all()
+    assert draws.stats["acceptance_rate"].shape == (3, 2, 5)
+    np.testing.assert_array_equal(draws.seconds["begin"], [[0, 0], [1, 1], [2, 2]])
+    np.testing.assert_array_equal(draws.seconds["end"], [[1, 1], [2, 2], [3, 3]])
 
 
-def key_of(density):
-    return float(density.shard.rows["y"][0])
-
-
-@pytest.fixture
-def partition(conjugate):
-    tried.clear()
-    partition = vcmc.split(conjugate.rows, 4)
-    bad = [shard for shard in range(4) if key_of_shard(partition, shard) > 0]
-    assert 0 < len(bad) < 4
-    return partition, bad
-
-
-def key_of_shard(partition, shard):
-    return float(partition.load(shard).rows["y"][0])
-
-
-@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
-@pytest.mark.parametrize("how", ["error", "stuck", "diverging"])
-def test_a_chain_that_fails_is_tried_again(how, conjugate, partition):
-    partition, bad = partition
-    sampler = FailsAtFirst(num_warmup=50, how=how)
-    tree = vcmc.infer(conjugate.model, partition, num_draws=100, sampler=sampler)
-    plain = vcmc.infer(
-        conjugate.model, partition, num_draws=100, sampler=vcmc.samplers.NUTS(num_warmup=50)
-    )
-    for shard in range(4):
-        same = (tree["subposterior"]["beta"][shard] == plain["subposterior"]["beta"][shard]).all()
-        assert same == (shard not in bad)  # those that were tried again have other random numbers
-    assert all(len({tuple(key) for key in keys}) == 2 for keys in tried.values())
-
-
-@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
-@pytest.mark.parametrize(
-    ("how", "reason"),
-    [
-        ("error", "RuntimeError: no luck"),
-        ("stuck", "a chain of it is stuck"),
-        ("diverging", "100 % of a chain's steps diverge"),
-    ],
-)
-def test_what_fails_for_good_is_named(how, reason, conjugate, partition):
-    partition, bad = partition
-    sampler = FailsAtFirst(num_warmup=50, how=how, always=True)
-    with pytest.raises(
-        vcmc.ShardError, match=f"{len(bad)} of 4 shards .* shard {bad[0]}: {reason}"
-    ) as caught:
-        vcmc.infer(conjugate.model, partition, num_draws=100, sampler=sampler)
-    sound = [shard for shard in range(4) if shard not in bad]
-    assert caught.value.tree.attrs["sound_shards"] == sound
-    assert all(len({tuple(key) for key in keys}) == 3 for keys in tried.values())
-    with pytest.warns(
-        vcmc.DoubtfulWarning,
-        match=rf"shards {bad} are missing".replace("[", r"\[").replace("]", r"\]"),
-    ):
-        tree = vcmc.combine(caught.value.tree)  # a result without them says so
-    assert str(bad) in " ".join(tree.attrs["warnings"])
-
-
-def test_an_error_of_every_chain_is_raised_as_it_is(conjugate):
-    class Bad(vcmc.samplers.NUTS):
-        def advance(self, density, state, key, num_steps):
-            if num_steps:
-                raise ZeroDivisionError("in every shard")
-            return super().advance(density, state, key, num_steps)
-
-    with pytest.raises(ZeroDivisionError, match="in every shard"):
-        vcmc.infer(conjugate.model, conjugate.rows, num_shards=3, sampler=Bad())
+def test_the_tree_of_shard_draws_has_params():
+    space = Product({"scale": vcmc.Positive(), "mean": vcmc.Real()})
+    draws = ShardDraws(np.zeros((2, 1, 4, 2)), {"lp": np.zeros((2, 1, 4))}, {})
+    tree = shard_tree(space, draws, {"num_shards": 2})
+    assert (tree["subposterior"]["scale"] == 1).all()
+    assert (tree["subposterior"]["mean"] == 0).all()
+    assert tree["sample_stats"]["lp"].dims == ("shard", "chain", "draw")

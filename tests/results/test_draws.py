@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import xarray
+from numpyro.distributions import constraints
 
 import vcmc
 from vcmc import combiners
+from vcmc.space import Dependent
 
 generator = np.random.default_rng(0)
 BETA = generator.normal(size=(4, 500, 2)) + generator.normal(size=(4, 1, 2))
@@ -71,7 +73,7 @@ def not_finite():
     [
         (
             {"beta": [BETA[0], BETA[1][:400]], "sigma": SIGMA},
-            r"as many shards; got .*'beta': 2, 'sigma': 4",
+            r"the same number of shards; got .*'beta': 2, 'sigma': 4",
         ),
         ([{"beta": BETA[0]}, {"beta": BETA[1, :, 0]}], r"shard 0, .*shard 1 has {'beta': \(\)}"),
         (
@@ -84,7 +86,7 @@ def not_finite():
             r"share their axes .* beta: \(4, 500\), sigma: \(4, 100\)",
         ),
         ({"beta": BETA[0, :, 0]}, r"with axes \(shard, draw, …\); got shape \(500,\)"),
-        ({"beta": BETA.astype(str)}, "array of numbers"),
+        ({"beta": BETA.astype(str)}, "numeric array"),
         ({"beta": BETA[:, :1]}, "at least 2 draws"),
         ({}, "at least one parameter"),
         ({"beta": stuck()}, "shard 2: a chain of it is stuck"),
@@ -115,7 +117,7 @@ def test_a_bare_array_is_refused():
         ({"tau": vcmc.Positive()}, r"space names \['tau'\], but the draws are of \['sigma'\]"),
         (
             {"sigma": vcmc.Positive(3)},
-            r"hold values of shape \(\), but space\['sigma'\] is Positive",
+            r"have values of shape \(\), but space\['sigma'\] is Positive",
         ),
         ({"sigma": vcmc.Interval(0, 1)}, "its draws are not finite"),
     ],
@@ -229,12 +231,33 @@ def test_shards_can_be_chosen_from_a_tree_of_unequal_ones():
     )
 
 
-def test_a_tree_says_which_parameters_need_a_space():
+def test_a_tree_remembers_its_space():
     tree = vcmc.combine(
         {"sigma": SIGMA, "tau": SIGMA[:, ::-1]}, space={**SPACES, "tau": vcmc.Positive()}
     )
-    with pytest.raises(ValueError, match=r"draws of \['tau'\] do not live"):
-        vcmc.combine(tree, space=SPACES)
+    again = vcmc.combine(tree)
+    for name in ("sigma", "tau"):
+        np.testing.assert_allclose(
+            again["posterior"][name], tree["posterior"][name], rtol=1e-12
+        )  # draws are stored as values: the logarithm rounds
+    # space= on top of what the tree remembers: real coordinates give other averages
+    other = vcmc.combine(tree, space={"tau": vcmc.Real()})
+    gap = np.abs(other["posterior"]["tau"] / tree["posterior"]["tau"] - 1)
+    assert gap.max() > 1e-4
+
+
+def test_a_space_that_cannot_be_described_must_be_passed():
+    def find(earlier):
+        return constraints.interval(0.0, earlier["sigma"])
+
+    share = Dependent(find, constraints.interval(0.0, 1.0))
+    draws = {"sigma": SIGMA, "part": SIGMA * np.random.default_rng(0).uniform(size=SIGMA.shape)}
+    space = {"sigma": vcmc.Positive(), "part": share}
+    tree = vcmc.combine(draws, space=space)
+    with pytest.raises(ValueError, match=r"'part'.*pass model=\.\.\. or space=model\.space"):
+        vcmc.combine(tree)
+    again = vcmc.combine(tree, space={"part": share})
+    np.testing.assert_allclose(again["posterior"]["part"], tree["posterior"]["part"], rtol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # R-hat of so few draws

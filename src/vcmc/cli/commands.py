@@ -108,7 +108,7 @@ def run(
       vcmc run model.py:model rows.parquet --num-shards 20 --out runs/a
       vcmc run model.py:model rows.parquet --num-shards 64 --column x=age,income --column y=bought --executor processes:8
     """
-    from ..inference.diagnosis import stored_diagnosis
+    from ..inference.assessment import stored_diagnosis
     from . import jobs
 
     with _one_line("the same command goes on where it was."):
@@ -191,7 +191,7 @@ def refine(
     Example:
       vcmc refine runs/a --model model.py:model --data rows.parquet --out exact.nc
     """
-    from ..inference.diagnosis import stored_diagnosis
+    from ..inference.assessment import stored_diagnosis
     from . import jobs
 
     if model is None or data is None:

@@ -1,6 +1,6 @@
 """Look at the shards' draws: which did not converge, which are stuck, which disagree."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -23,20 +23,34 @@ SUSPICIOUS = 1e-4  # chance that a sound run with any number of shards is called
 Draws = Float[np.ndarray, "shard chain draw dim"]
 
 
-def broken_shards(draws: Draws | Iterable[Float[np.ndarray, "chain draw dim"]]) -> dict[int, str]:
-    """Shards whose draws cannot be used, with the reason; they are looked at one after the other."""
-    reasons: dict[int, str] = {}
-    seen: dict[int, int] = {}
-    for shard, points in enumerate(draws):
-        mark = hash(np.sort(points[..., 0], axis=None).tobytes())
-        twin = seen.setdefault(mark, shard)
+class ShardChecker:
+    """Check the draws of one shard after the other; `reasons` says which cannot be used, and why."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[int, str] = {}
+        self._num_shards = 0
+        self._first_with_hash: dict[int, int] = {}
+
+    def add(self, points: Float[np.ndarray, "chain draw dim"]) -> None:
+        """Check the draws of the next shard."""
+        shard = self._num_shards
+        self._num_shards += 1
+        draws_hash = hash(np.sort(points[..., 0], axis=None).tobytes())
+        twin = self._first_with_hash.setdefault(draws_hash, shard)
         if reason := unusable(points):
-            reasons[shard] = reason
+            self.reasons[shard] = reason
         elif points.shape[1] > 1 and (fixed := (points == points[:1, :1]).all(axis=(0, 1))).any():
-            reasons[shard] = f"its coordinates {_list(np.flatnonzero(fixed))} never change"
+            self.reasons[shard] = f"its coordinates {_list(np.flatnonzero(fixed))} never change"
         elif twin < shard:
-            reasons[shard] = f"its draws are those of shard {twin}"
-    return reasons
+            self.reasons[shard] = f"its draws are those of shard {twin}"
+
+
+def broken_shards(draws: Draws) -> dict[int, str]:
+    """Return the shards whose draws cannot be used, with the reason."""
+    checker = ShardChecker()
+    for points in draws:
+        checker.add(points)
+    return checker.reasons
 
 
 def unusable(points: Float[np.ndarray, "chain draw dim"]) -> str:

@@ -1,72 +1,136 @@
-"""Combine draws of shards that were made elsewhere."""
+"""The third stage of a run, combining the shards' draws, and the verb `combine` for given draws."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
+from jaxtyping import Float
 
-from .. import combiners, executors
+from ..combiners import AbstractCombiner, Combined, Consensus, Prior, Variational
 from ..combiners.base import Subposteriors
-from ..data.params import to_points
+from ..data.params import by_coordinate, to_params, to_points
 from ..data.partition import check_seed
-from ..data.shard import AbstractPartition
+from ..data.space_description import describe_space
 from ..diagnostics.shards import broken_shards
-from ..diagnostics.verdict import judge
-from ..model import Model
+from ..executors import executor_of
+from ..model import Derived, Model
 from ..progress import ProgressDisplay, ProgressMode
-from ..results.draws import StreamedDraws, named_draws, shapes_of, space_of
-from ..results.tree import make_tree
+from ..results.draws import StreamedDraws, named_draws, resolve_space, shapes_of, tree_space
 from ..space import Product, Space
-from ..target import Target
-from .assembly import (
-    Clock,
-    as_chains,
-    check_kind,
-    check_together,
-    checked_target,
-    groups_of,
-    partition_of,
-    prior_doubts,
-    settled_prior,
-)
-from .diagnosis import diagnose_draws, stored
+from .arguments import check_combiner, check_model, check_model_with_rows, resolve_prior
+from .assessment import assess, result_tree
+from .clock import Clock
+from .preparation import result_target
 from .shard_summary import ShardSummary, summarize_shards, summarize_streamed_shards
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
+PARTIAL_PRIOR_DOUBT = (
+    "partial posteriors contain the prior once in every shard, and so do averages of them: the "
+    "combined posterior is too narrow and too close to the prior, the more so the more shards "
+    'there are and the stronger the prior is. Use prior="subposterior" unless the combiner '
+    "corrects for this."
+)
+
+
+class Posterior(NamedTuple):
+    """Posterior draws and what goes with them into a tree.
+
+    Attributes:
+        points: the draws.
+        groups: the groups of the tree.
+        notes: what looks doubtful.
+        settings: what the tree records about how the draws were made.
+    """
+
+    points: Float[np.ndarray, "chain draw dim"]
+    groups: dict[str, dict[str, np.ndarray]]
+    notes: list[str]
+    settings: dict[str, Any]
+
+
+def combine_shards(
+    combiner: AbstractCombiner,
+    shards: Subposteriors,
+    summary: ShardSummary,
+    *,
+    prior: Prior,
+    stats: dict[str, np.ndarray],
+    derived: Derived | None,
+) -> Posterior:
+    """Combine the shards' draws, and check both."""
+    space = shards.space
+    combined = combiner(shards)
+    points = _as_chains(combined, summary.num_chains)
+    weights = combined.weights
+    groups = {
+        "posterior": to_params(space, points, derived),
+        "subposterior": summary.subposterior,
+        "sample_stats": stats,
+        "subposterior_rhat": summary.rhat,
+        "subposterior_ess": summary.ess,
+        "weights": {} if weights is None else by_coordinate(space, weights),
+        "optimization": combined.trace,
+    }
+    notes = _prior_doubts(combiner, prior, shards.num_shards)
+    notes += combined.notes + summary.doubts(stats, space, prior)
+    return Posterior(
+        np.asarray(points), {name: group for name, group in groups.items() if group}, notes, {}
+    )
+
+
+def _as_chains(combined: Combined, num_chains: int) -> Any:
+    """Return combined draws in as many chains as the shards have, if they divide evenly."""
+    num_draws, dim = combined.draws.shape
+    return combined.draws.reshape(1 if num_draws % num_chains else num_chains, -1, dim)
+
+
+def _prior_doubts(combiner: AbstractCombiner, prior: Prior, num_shards: int) -> list[str]:
+    is_doubtful = prior == "partial" and num_shards > 1 and not combiner.needs.target
+    return [PARTIAL_PRIOR_DOUBT] if is_doubtful else []
+
 
 def combine(
     draws: Any,
     *,
-    combiner: combiners.AbstractCombiner | None = None,
+    combiner: AbstractCombiner | None = None,
     space: Mapping[str, Space] | None = None,
     model: Model | None = None,
     rows: Any = None,
-    prior: combiners.Prior | None = None,
+    prior: Prior | None = None,
     executor: Any = None,
     seed: int = 0,
     progress: ProgressMode = True,
 ) -> "DataTree":
-    """Combine draws of shards that were made elsewhere.
+    """Combine draws of shards that exist already.
 
     Args:
-        draws: a mapping from names to arrays (shard, draw, …), or an xarray Dataset with dimensions
-            (shard, draw, …) or (shard, chain, draw, …), or a DataTree whose `subposterior` is one; or, where shards differ in
-            their number of draws, a mapping from names to lists of arrays, or a list of mappings, one for each shard; or
-            `LazyDraws`, which are loaded one shard at a time and not held, if the combiner can do that.
-        combiner: how draws are combined; by default `combiners.Variational()` if there are a model and rows, which it
-            needs, and `combiners.Consensus()` otherwise.
-        space: where the parameters live. Parameters that are not named are taken as real. Draws are
-            combined in real coordinates: say `{"scale": vcmc.Positive()}`, and the combined draws of
-            `scale` are positive.
-        model: the model of all rows, for combiners that need the full-data log density; it says `space`, too.
+        draws: one of
+
+            - a mapping from names to arrays (shard, draw, …);
+            - an xarray Dataset with dimensions (shard, draw, …) or (shard, chain, draw, …), or a
+              DataTree whose group `subposterior` is one, e.g. a result of `infer`;
+            - where shards have different numbers of draws, a mapping from names to lists of
+              arrays, or a list of mappings, one per shard;
+            - `LazyDraws`, which are loaded one shard at a time, if the combiner can work so.
+        combiner: how to combine; by default `combiners.Variational()` if there are a model and
+            rows, which it needs, and `combiners.Consensus()` otherwise.
+        space: where the parameters live, e.g. `{"scale": vcmc.Positive()}`. Draws are combined
+            in unconstrained coordinates, so that combined draws of `scale` are positive. A tree
+            that vcmc made knows its space; other parameters that are not named are real.
+        model: the model of all rows, for combiners that need the full-data log density. It has a
+            `space` of its own.
         rows: all rows, as `infer` takes them.
-        prior: what the shards hold besides their rows, as in `infer`; by default what a tree says, or what the combiner needs.
+        prior: which prior the shards have, as in `infer`; by default what the tree says, or what
+            the combiner needs.
         executor: where the log density is evaluated; by default `executors.Local()`.
-        seed: seed of what is random in the combiner.
-        progress: show progress if standard error is a terminal; "lines" writes plain lines elsewhere.
+        seed: seed of the combiner's random numbers.
+        progress: show progress if standard error is a terminal; "lines" prints plain lines
+            elsewhere.
+
+    Returns:
+        A tree like that of `infer`. Without a model and rows its verdict is "unknown".
 
     >>> import numpy as np
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))
@@ -75,111 +139,107 @@ def combine(
     {'chain': 1, 'draw': 500, 'beta_dim_0': 2}
     """
     if combiner is None:
-        combiner = combiners.Consensus() if model is None else combiners.Variational()
-    check_kind("combiner", combiner, combiners.AbstractCombiner, "vcmc.combiners.Consensus()")
-    executor = executors.executor_of(executor)
+        combiner = Consensus() if model is None else Variational()
+    check_combiner(combiner)
+    executor = executor_of(executor)
     check_seed(seed)
-    if model is not None:
-        check_kind(
-            "model", model, Model, "vcmc.Model(...), vcmc.from_numpyro(...) or vcmc.from_pymc(...)"
-        )
-        if space is not None:
-            raise ValueError(
-                "combine takes space= or a model, which says where its parameters live; got both."
-            )
-        space = model.space
+    check_model_with_rows("combine", model, rows)
     if prior is None and hasattr(draws, "children"):
         prior = draws.attrs.get("prior")
-    prior = settled_prior(combiner, prior)
-    found = named_draws(draws, space)
-    shapes = shapes_of(found)
-    if model is not None:
-        if missing := set(model.space) - set(shapes):
-            raise ValueError(
-                f"the model has the parameters {list(model.space)}, but there are no draws of {sorted(missing)}."
-            )
-        shapes = {
-            name: shapes[name] for name in model.space
-        }  # its order is that of a point's coordinates
-    product = space_of(shapes, space or {})
+    prior = resolve_prior(combiner, prior)
+    named = named_draws(draws)
+    product = _resolve_space(draws, shapes_of(named), space, model)
     combiner.check(product)
     clock = Clock()
-    with ProgressDisplay(progress) as bars:
-        stage = bars.stage("look at the shards", None)
-        seen = (
-            summarize_streamed_shards(product, found)
-            if isinstance(found, StreamedDraws)
-            else _survey(product, found)
+    with ProgressDisplay(progress) as display:
+        stage = display.stage("check the shards", None)
+        summary = _summarize(product, named)
+        stage.finish()
+        clock.lap("check")
+        stage = display.stage("combine", None)
+        num_shards = len(summary.counts)
+        target = None if model is None else result_target(model, rows, num_shards, executor, seed)
+        clock.lap("load")
+        combined = combine_shards(
+            combiner,
+            Subposteriors(summary.points, product, target, seed, stage.advance),
+            summary,
+            prior=prior,
+            stats={},
+            derived=model.derived if model else None,
         )
         stage.finish()
-        _refuse_broken(seen.broken)
-        clock.lap("check")
-        stage = bars.stage("combine", None)
-        num_shards = len(seen.counts)
-        target = _target(model, rows, num_shards, seed, executor)
-        clock.lap("load")
-        combined = combiner(Subposteriors(seen.points, product, target, seed, stage.advance))
-        stage.finish()
         clock.lap("combine")
-    groups, notes = groups_of(product, seen, {}, combined, prior, model)
-    notes = _missing(draws) + prior_doubts(combiner, prior, num_shards) + notes
-    if target is None:
-        diagnosis = judge(None, {}, notes, np.nan)
-    else:
-        diagnosis = diagnose_draws(np.asarray(as_chains(combined, seen)), target, notes, seed)
+    notes = _missing_shards(draws) + combined.notes
+    assessment = assess(combined.points, target, notes, seed)
     clock.lap("diagnose")
     settings: dict[str, Any] = {
         "num_shards": num_shards,
-        "num_draws": max(seen.counts) // seen.num_chains,
+        "num_draws": max(summary.counts) // summary.num_chains,
         "seed": seed,
         "prior": prior,
         "combiner": repr(combiner),
-        "curved": [name for name, inside in product.items() if not inside.is_real],
+        "space": describe_space(product),
     }
-    if len(set(seen.counts)) > 1:
-        settings["draw_counts"] = seen.counts
-    more, verdict = stored(diagnosis, notes)
-    return make_tree(groups | more, settings | clock.seconds | verdict)
+    if len(set(summary.counts)) > 1:
+        settings["draw_counts"] = summary.counts
+    return result_tree(combined.groups, settings | clock.seconds, assessment)
 
 
-def _missing(draws: Any) -> list[str]:
-    """What is doubtful about a tree that has not got the draws of all shards."""
+def _resolve_space(
+    draws: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    space: Mapping[str, Space] | None,
+    model: Model | None,
+) -> Product:
+    """Return the space of the draws: the model's, or the user's on top of what a tree remembers."""
+    if model is None:
+        return resolve_space(shapes, tree_space(draws, space or {}))
+    check_model(model)
+    if space is not None:
+        raise ValueError("combine takes space= or model=, which has a space; got both.")
+    if missing := set(model.space) - set(shapes):
+        raise ValueError(
+            f"the model has the parameters {list(model.space)}, but there are no draws of "
+            f"{sorted(missing)}."
+        )
+    ordered = {name: shapes[name] for name in model.space}  # the order of a point's coordinates
+    return resolve_space(ordered, model.space)
+
+
+def _summarize(space: Product, draws: dict[str, np.ndarray] | StreamedDraws) -> ShardSummary:
+    if isinstance(draws, StreamedDraws):
+        summary = summarize_streamed_shards(space, draws)
+        _check_sound(summary.broken)
+        return summary
+    num_shards, num_chains, num_draws = next(iter(draws.values())).shape[:3]
+    flat = {name: draws[name].reshape(-1, *draws[name].shape[3:]) for name in space}
+    points = np.asarray(to_points(space, flat)).reshape(num_shards, num_chains, num_draws, -1)
+    _check_sound(broken_shards(points))
+    return summarize_shards(space, points)
+
+
+def _check_sound(reasons: Mapping[int, str]) -> None:
+    if reasons:
+        raise ValueError(
+            "the draws of every shard must be finite, vary, lie inside the parameter's space and "
+            "differ from those of other shards; got "
+            + "; ".join(f"shard {shard}: {reason}" for shard, reason in reasons.items())
+            + ". Remove or resample these shards, and check space=."
+        )
+
+
+def _missing_shards(draws: Any) -> list[str]:
+    """Return a warning if a tree does not have the draws of all shards."""
     if not hasattr(draws, "children") or "sound_shards" not in draws.attrs:
         return []
     sound = set(np.atleast_1d(draws.attrs["sound_shards"]).tolist())
     missing = [shard for shard in range(int(draws.attrs["num_shards"])) if shard not in sound]
     if not missing:
         return []
+    share = len(missing) / (len(missing) + len(sound))
     return [
-        f"shards {missing} are missing: what their rows say is not in the other shards' draws, and {len(missing) / (len(missing) + len(sound)):.0%} "
-        "of the tempered prior is not either. Sample them, or give combine a combiner that corrects for it, with the model and all rows."
+        f"shards {missing} are missing: the combined draws know neither their rows nor {share:.0%} "
+        "of the tempered prior. Sample them, or pass the model and all rows with a combiner that "
+        "corrects for it."
     ]
-
-
-def _survey(space: Product, arrays: dict[str, np.ndarray]) -> ShardSummary:
-    num_shards, num_chains, num_draws = next(iter(arrays.values())).shape[:3]
-    flat = {name: arrays[name].reshape(-1, *arrays[name].shape[3:]) for name in space}
-    points = np.asarray(to_points(space, flat)).reshape(num_shards, num_chains, num_draws, -1)
-    _refuse_broken(broken_shards(points))
-    return summarize_shards(space, points)
-
-
-def _refuse_broken(reasons: Mapping[int, str]) -> None:
-    if reasons:
-        raise ValueError(
-            "every shard's draws must be its own, vary, be finite and lie inside the parameter's space; got "
-            + "; ".join(f"shard {shard}: {reason}" for shard, reason in reasons.items())
-            + ". Remove or redo these shards, and check space=."
-        )
-
-
-def _target(
-    model: Model | None, rows: Any, num_shards: int, seed: int, executor: executors.AbstractExecutor
-) -> Target | None:
-    check_together("combine", model, rows)
-    if model is None:
-        return None
-    partition = partition_of(
-        rows, None if isinstance(rows, AbstractPartition) else num_shards, seed
-    )
-    return checked_target(model, partition, executor, jax.random.key(seed))

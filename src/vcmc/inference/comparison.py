@@ -1,4 +1,4 @@
-"""Combiners side by side, on the same draws of shards."""
+"""The verb `compare`: combiners side by side, on the same shard draws."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,16 @@ from ..errors import DoubtfulWarning
 from ..model import Model
 from ..progress import ProgressMode
 from ..results.comparison import Comparison, Draws, Entry, errors_of
+from ..results.draws import tree_space
 from ..results.tree import posterior_draws
 from ..space import Product, Space
-from .assembly import check_kind, check_together, partition_of
+from .arguments import check_combiner, check_model_with_rows
 from .combination import combine
 from .memory import PeakMemory
 from .pipeline import infer
+from .preparation import as_partition
 
-SERIAL_DRAWS = 4000  # of the chain on all rows
+NUM_SERIAL_DRAWS = 4000  # of the reference chain on all rows
 
 
 def compare(
@@ -49,84 +51,118 @@ def compare(
     """Run several combiners on the same draws of shards.
 
     Args:
-        source: a model, whose shards are then sampled (twice, if some combiners need powered shards); or draws of shards, as `combine`
-            takes them.
-        rows: all rows, as `infer` takes them; with draws of shards they are needed for results that say how good they are.
-        combiners: the combiners, or names for them; by default a few that differ.
-        reference: draws of the posterior itself, as a tree with a group `posterior` or as arrays (draw, …) by name; or "serial": a chain on
-            all rows is run for it. Without one, results are judged by what they say of themselves.
+        source: a model, whose shards are then sampled (twice, if some combiners need powered
+            shards), or draws of shards, as `combine` takes them.
+        rows: all rows, as `infer` takes them. With draws of shards they are needed for results
+            that estimate their own errors.
+        combiners: the combiners, or a mapping from names to combiners; by default a few that
+            differ.
+        reference: draws of the posterior itself, as a tree with a group `posterior` or as arrays
+            (draw, …) by name; or "serial", to run a chain on all rows. Without a reference,
+            results are compared by the errors that they estimate themselves.
         model: the model that draws of shards belong to.
-        space: where the parameters of draws live, if there is no model.
+        space: where the parameters of draws live, if there is no model and no tree that knows.
         num_shards: number of shards, if `source` is a model and rows is not a `Partition`.
         num_draws: draws of every shard, if `source` is a model.
-        prior: what draws of shards hold besides their rows, as in `combine`.
+        prior: which prior the draws of shards have, as in `combine`.
         executor: where shards are sampled and evaluated; by default `executors.Local()`.
-        seed: seed of everything random.
-        progress: show progress if standard error is a terminal; "lines" writes plain lines elsewhere.
+        seed: seed of all random numbers.
+        progress: show progress if standard error is a terminal; "lines" prints plain lines
+            elsewhere.
     """
-    named = _named(combiners, isinstance(source, Model))
+    named = _named_combiners(combiners, is_sampled=isinstance(source, Model))
     options: dict[str, Any] = {"executor": executor, "seed": seed, "progress": progress}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DoubtfulWarning)  # what is doubtful stands in the table
-        by_prior: dict[Any, Any] = {}
+        warnings.simplefilter("ignore", DoubtfulWarning)  # the table says what is doubtful
+        trees_by_prior: dict[Any, Any] = {}
         if isinstance(source, Model):
-            model, rows = source, partition_of(rows, num_shards, seed)
+            model, rows = source, as_partition(rows, num_shards, seed)
             for kind in sorted({combiner.needs.prior for combiner in named.values()}):
-                start = Swiss() if kind == "powered" else Average()
-                by_prior[kind] = infer(model, rows, combiner=start, num_draws=num_draws, **options)
+                first = Swiss() if kind == "powered" else Average()
+                trees_by_prior[kind] = infer(
+                    model, rows, combiner=first, num_draws=num_draws, **options
+                )
         else:
-            check_together("compare", model, rows)
+            check_model_with_rows("compare", model, rows)
             options["prior"] = prior
-        exact: Draws | None = None
-        if isinstance(reference, str):
-            exact = _serial(reference, model, rows, options)
-        elif reference is not None:
-            exact = _reference(reference)
-        inside = model.space if model else Product(space) if space else None
+        reference_draws = _reference_draws(reference, model, rows, options)
+        product = _comparison_space(source, model, space)
         options |= {"model": model, "rows": rows} if model else {"space": space}
         entries, trees = [], {}
         for name, combiner in named.items():
-            draws = by_prior.get(combiner.needs.prior, source)
+            draws = trees_by_prior.get(combiner.needs.prior, source)
             with PeakMemory() as memory:
                 try:
                     tree = combine(draws, combiner=combiner, **options)
                 except Exception as error:
-                    remark = f"{type(error).__name__}: {error}"
-                    nothing = np.nan, np.nan, np.nan, np.nan
-                    entries.append(Entry(name, "failed", None, *nothing, remark))
+                    entries.append(_failed_entry(name, error))
                     continue
-            entries.append(_entry(name, tree, exact, inside, memory.megabytes))
+            entries.append(_entry(name, tree, reference_draws, product, memory.megabytes))
             trees[name] = tree
     return Comparison(entries, trees)
 
 
-def _named(combiners: Any, sampled: bool) -> dict[str, AbstractCombiner]:
+def _named_combiners(combiners: Any, is_sampled: bool) -> dict[str, AbstractCombiner]:
     if combiners is None:
-        others = [Swiss()] if sampled else []  # draws made elsewhere are of one kind
-        combiners = [Consensus(), Parametric(), Semiparametric(), *others, Variational()]
+        powered = [Swiss()] if is_sampled else []  # given draws have one prior
+        combiners = [Consensus(), Parametric(), Semiparametric(), *powered, Variational()]
     if not isinstance(combiners, Mapping):
         if not isinstance(combiners, Sequence) or isinstance(combiners, str):
             raise TypeError(
-                f"combiners must be a list of combiners, or names for them; got {combiners!r}."
+                "combiners must be a list of combiners, or a mapping from names to combiners; "
+                f"got {combiners!r}."
             )
+        kinds = [type(combiner) for combiner in combiners]
         names = [
-            repr(each) if _is_twin(each, combiners) else type(each).__name__ for each in combiners
+            repr(combiner) if kinds.count(kind) > 1 else kind.__name__
+            for combiner, kind in zip(combiners, kinds, strict=True)
         ]
         if len(set(names)) < len(names):
-            raise ValueError(f"combiners must differ, or have names of their own; got {names}.")
+            raise ValueError(f"combiners must differ, or be a mapping with names; got {names}.")
         combiners = dict(zip(names, combiners, strict=True))
     if not combiners:
         raise ValueError("compare needs at least one combiner; got none.")
     for name, combiner in combiners.items():
-        check_kind(f"combiners[{name!r}]", combiner, AbstractCombiner, "vcmc.combiners.Consensus()")
+        check_combiner(combiner, f"combiners[{name!r}]")
     return dict(combiners)
 
 
-def _is_twin(one: Any, combiners: Sequence[Any]) -> bool:
-    return sum(type(each) is type(one) for each in combiners) > 1
+def _comparison_space(
+    source: Any, model: Model | None, space: Mapping[str, Space] | None
+) -> Product | None:
+    """Return the space in which results are compared with a reference, if it is known."""
+    if model:
+        return model.space
+    spaces = tree_space(source, space or {})
+    return Product(spaces) if spaces else None
 
 
-def _serial(reference: str, model: Model | None, rows: Any, options: Mapping[str, Any]) -> Draws:
+def _reference_draws(
+    reference: Any, model: Model | None, rows: Any, options: Mapping[str, Any]
+) -> Draws | None:
+    """Return the draws of a reference by name, with one axis of draws."""
+    if reference is None:
+        return None
+    if isinstance(reference, str):
+        return _serial_draws(reference, model, rows, options)
+    if hasattr(reference, "children"):
+        if "posterior" not in reference.children:
+            raise ValueError(
+                "a reference tree must have the group 'posterior'; got the groups "
+                f"{list(reference.children)}."
+            )
+        return posterior_draws(reference)
+    if not isinstance(reference, Mapping) or not reference:
+        raise TypeError(
+            "reference must be a tree, or arrays (draw, …) by name; got "
+            f"{type(reference).__name__}."
+        )
+    return {name: np.asarray(array, float) for name, array in reference.items()}
+
+
+def _serial_draws(
+    reference: str, model: Model | None, rows: Any, options: Mapping[str, Any]
+) -> Draws:
     if reference != "serial":
         raise ValueError(
             f'reference must be "serial", a tree, or arrays by name; got {reference!r}.'
@@ -134,38 +170,28 @@ def _serial(reference: str, model: Model | None, rows: Any, options: Mapping[str
     if model is None or rows is None:
         raise ValueError('reference="serial" needs a model and its rows; got none.')
     rows = rows.rows if isinstance(rows, Partition) else rows
-    return posterior_draws(infer(model, rows, num_shards=1, num_draws=SERIAL_DRAWS, **options))
+    return posterior_draws(infer(model, rows, num_shards=1, num_draws=NUM_SERIAL_DRAWS, **options))
 
 
-def _reference(reference: Any) -> Draws:
-    """A reference's draws by name, with one axis of draws."""
-    if hasattr(reference, "children"):
-        if "posterior" not in reference.children:
-            raise ValueError(
-                f"a reference tree must have the group 'posterior'; got the groups {list(reference.children)}."
-            )
-        return posterior_draws(reference)
-    if not isinstance(reference, Mapping) or not reference:
-        raise TypeError(
-            f"reference must be a tree, or arrays (draw, …) by name; got {type(reference).__name__}."
-        )
-    return {name: np.asarray(array, float) for name, array in reference.items()}
+def _failed_entry(name: str, error: Exception) -> Entry:
+    unknown = np.nan, np.nan, np.nan, np.nan
+    return Entry(name, "failed", None, *unknown, f"{type(error).__name__}: {error}")
 
 
 def _entry(
-    name: str, tree: Any, exact: Draws | None, space: Product | None, memory: float
+    name: str, tree: Any, reference: Draws | None, space: Product | None, megabytes: float
 ) -> Entry:
-    attributes = tree.attrs
-    verdict = attributes["verdict"]
-    remark = (
-        "" if verdict == "good" else " ".join(np.atleast_1d(attributes["verdict_reasons"]).tolist())
-    )
-    errors = None if exact is None else errors_of(posterior_draws(tree), exact, space)
-    own = _largest(tree, "mean_error"), _largest(tree, "sd_error")
-    return Entry(name, verdict, errors, *own, attributes["seconds_combine"], memory, remark)
+    verdict = tree.attrs["verdict"]
+    reasons = np.atleast_1d(tree.attrs["verdict_reasons"]).tolist()
+    remark = "" if verdict == "good" else " ".join(reasons)
+    errors = None if reference is None else errors_of(posterior_draws(tree), reference, space)
+    estimated = _largest(tree, "mean_error"), _largest(tree, "sd_error")
+    seconds = tree.attrs["seconds_combine"]
+    return Entry(name, verdict, errors, *estimated, seconds, megabytes, remark)
 
 
 def _largest(tree: Any, group: str) -> float:
+    """Return the largest absolute value of a group, or NaN if the tree does not have it."""
     if group not in tree.children:
         return np.nan
-    return max(float(np.nanmax(np.abs(each))) for each in tree[group].data_vars.values())
+    return max(float(np.nanmax(np.abs(values))) for values in tree[group].data_vars.values())

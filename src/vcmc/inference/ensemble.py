@@ -1,9 +1,10 @@
 r"""Many short chains on the full target, run as one batch: every pass over the data serves them all.
 
-Hamiltonian Monte Carlo in coordinates that the chains' starts whiten. There a posterior is nearly a standard Gaussian, of which a
-trajectory of length $\pi / 2$ makes an independent draw; it takes a few leapfrog steps, each of them one evaluation of the target at
-the points of all chains. Lengths are jittered, and the step size is adapted to the acceptance of all chains together
-(by the dual averaging of Hoffman and Gelman, 2014).
+Hamiltonian Monte Carlo in coordinates that the chains' starting points whiten. There a posterior
+is nearly a standard Gaussian, of which a trajectory of length $\pi / 2$ makes an independent draw.
+It takes a few leapfrog steps, each of which evaluates the target once, at the points of all
+chains. Lengths are jittered, and the step size is adapted to the acceptance of all chains together,
+by the dual averaging of Hoffman and Gelman (2014).
 """
 
 from collections.abc import Callable
@@ -19,20 +20,22 @@ from ..target import Target
 
 NUM_CHAINS, MAX_ITERATIONS = 32, 500
 MIN_ESS = 400.0
+MAX_RHAT = 1.01
 MIN_WARMUP = 10  # iterations in which the step size is adapted
-BLOCK = 10  # iterations between looks at R-hat
-# iterations: with fewer in each of 32 chains, R-hat of the worst of a hundred coordinates is noise
+CHECK_INTERVAL = 10  # iterations between two computations of R-hat
+# Iterations after warm-up before convergence is judged. With fewer, in 32 chains, R-hat of the
+# worst of a hundred coordinates is noise.
 MIN_KEPT = 40
-TARGET_ACCEPT = 0.7
-CAREFUL = 0.1  # share of trajectories with a tenth of the step size: they free chains from where the target is steep
-MAX_STEPS = 64
-GOOD_RHAT = 1.01
+TARGET_ACCEPTANCE = 0.7
+# Share of trajectories with a tenth of the step size: they free chains from steep places.
+SMALL_STEP_SHARE = 0.1
+MAX_LEAPFROG_STEPS = 64
 
 Batch = Float[np.ndarray, "chain dim"]
 
 
 class Goal(NamedTuple):
-    """How many effective draws are asked for, and how long chains may run for them."""
+    """How many effective draws to reach, and how long chains may run for them."""
 
     min_ess: float = MIN_ESS
     num_chains: int = NUM_CHAINS
@@ -40,21 +43,21 @@ class Goal(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Draws of all chains after warm-up, and how they came about."""
+    """Draws of all chains after warm-up, and how they were made."""
 
     draws: Float[np.ndarray, "chain draw dim"]
     rhat: float
     ess: float
     acceptance: float
     num_evaluations: int
-    settled: bool
+    has_converged: bool
 
 
 class State(NamedTuple):
-    """Where the chains are, in white coordinates, and the target there."""
+    """Whitened positions of the chains, with the target's log densities and whitened scores."""
 
-    white: Batch
-    values: Float[np.ndarray, " chain"]
+    position: Batch
+    log_densities: Float[np.ndarray, " chain"]
     scores: Batch
 
 
@@ -65,119 +68,130 @@ def run_chains(
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> Run:
-    """Run chains from some of the draws until R-hat is below 1.01 and there are enough effective draws.
+    """Run chains from some of the draws until R-hat is below 1.01 with enough effective draws.
 
-    Draws of the first part of a run, which is a quarter of it or more, are left out.
+    Warm-up, the first quarter of a run or more, is left out.
     """
     generator = np.random.default_rng(seed)
     chains = _Chains(target, starts, generator)
-    state = chains.begin(goal.num_chains)
-    path: list[Batch] = []
-    accepted: list[float] = []
+    state = chains.initial_state(goal.num_chains)
+    positions: list[Batch] = []
+    acceptances: list[float] = []
     run = None
-    while len(path) < goal.max_iterations:
-        state, acceptance = chains.move(state, adapt=len(path) < _warmup(len(path)))
-        path.append(state.white)
-        accepted.append(acceptance)
+    while len(positions) < goal.max_iterations:
+        is_warmup = len(positions) < _num_warmup(len(positions))
+        state, acceptance = chains.move(state, adapt=is_warmup)
+        positions.append(state.position)
+        acceptances.append(acceptance)
         advance()
-        if len(path) % BLOCK == 0 and len(path) - _warmup(len(path)) >= MIN_KEPT:
-            run = chains.judge(path, accepted, goal.min_ess)
-            if run.settled:
+        count = len(positions)
+        if count % CHECK_INTERVAL == 0 and count - _num_warmup(count) >= MIN_KEPT:
+            run = chains.summarize(positions, acceptances, goal.min_ess)
+            if run.has_converged:
                 return run
-    return run or chains.judge(path, accepted, goal.min_ess)
+    return run or chains.summarize(positions, acceptances, goal.min_ess)
 
 
-def _warmup(count: int) -> int:
-    return max(MIN_WARMUP, count // 4)
+def _num_warmup(num_iterations: int) -> int:
+    return max(MIN_WARMUP, num_iterations // 4)
 
 
 class _Chains:
     """Hamiltonian Monte Carlo on a target, in coordinates that some draws whiten."""
 
     def __init__(
-        self, target: Target, starts: Float[np.ndarray, "draw dim"], generator: np.random.Generator
+        self,
+        target: Target,
+        starts: Float[np.ndarray, "draw dim"],
+        generator: np.random.Generator,
     ):
         self.target = target
         self.generator = generator
         self.starts = starts
         self.frame = Frame.of(starts)
         self.num_evaluations = 0
-        self.step = _StepSize(starts.shape[1] ** -0.25)
+        self.step_size = _StepSize(starts.shape[1] ** -0.25)
 
-    def begin(self, num_chains: int) -> State:
-        """Chains at different draws at which the target is finite."""
+    def initial_state(self, num_chains: int) -> State:
+        """Return chains at different draws at which the target is finite."""
         order = self.generator.permutation(len(self.starts))
         for first in range(0, len(order), num_chains):
             chosen = np.resize(order[first : first + num_chains], num_chains)
-            state = self._at(self.frame.white(self.starts[chosen]))
-            finite = np.flatnonzero(
-                np.isfinite(state.values) & np.isfinite(state.scores).all(axis=1)
-            )
+            state = self._evaluate(self.frame.white(self.starts[chosen]))
+            is_finite = np.isfinite(state.log_densities) & np.isfinite(state.scores).all(axis=1)
+            finite = np.flatnonzero(is_finite)
             if len(finite):
-                kept = np.resize(finite, num_chains)
-                return State(*(part[kept] for part in state))
+                indices = np.resize(finite, num_chains)
+                return State(*(part[indices] for part in state))
         raise ValueError(
-            "the full-data log density is not finite at any of the combined draws: there is no place to start chains from. "
-            "Look at the model there, or use fewer shards."
+            "chains need a start at which the full-data log density is finite; it is not finite "
+            "at any of the combined draws. Check the model there, or use fewer shards."
         )
 
-    def _at(self, white: Batch) -> State:
-        values, scores = self.target(jnp.asarray(self.frame.place(white)))
-        self.num_evaluations += len(white)
-        return State(white, np.asarray(values), self.frame.turned(np.asarray(scores)))
+    def _evaluate(self, position: Batch) -> State:
+        log_densities, scores = self.target(jnp.asarray(self.frame.place(position)))
+        self.num_evaluations += len(position)
+        return State(position, np.asarray(log_densities), self.frame.turned(np.asarray(scores)))
 
     def move(self, state: State, adapt: bool) -> tuple[State, float]:
-        """One trajectory of every chain."""
-        size = self.step.size if adapt else self.step.settled
+        """Run one trajectory of every chain; return the new state and the mean acceptance."""
+        size = self.step_size.current if adapt else self.step_size.averaged
         length = self.generator.uniform(0.7, 1.1) * np.pi / 2
-        num_steps = int(np.clip(np.ceil(length / size), 1, MAX_STEPS))
-        careful = self.generator.uniform(size=(len(state.white), 1)) < CAREFUL
-        sizes = np.where(careful, 0.1, 1.0) * min(size, length / num_steps)
-        momentum = self.generator.normal(size=state.white.shape)
-        energy = state.values - 0.5 * np.sum(momentum**2, axis=1)
-        there, speed = state, momentum
+        num_steps = int(np.clip(np.ceil(length / size), 1, MAX_LEAPFROG_STEPS))
+        is_small = self.generator.uniform(size=(len(state.position), 1)) < SMALL_STEP_SHARE
+        sizes = np.where(is_small, 0.1, 1.0) * min(size, length / num_steps)
+        momentum = self.generator.normal(size=state.position.shape)
+        energy = state.log_densities - 0.5 * np.sum(momentum**2, axis=1)
+        proposal = state
         for _ in range(num_steps):
-            half = speed + 0.5 * sizes * there.scores
-            there = self._at(there.white + sizes * half)
-            speed = half + 0.5 * sizes * there.scores
-        rise = there.values - 0.5 * np.sum(speed**2, axis=1) - energy
-        rise = np.where(np.isfinite(rise), rise, -np.inf)
-        probability = np.exp(np.minimum(rise, 0.0))
-        taken = self.generator.uniform(size=len(rise)) < probability
-        acceptance = float(probability[~careful[:, 0]].mean()) if not careful.all() else 1.0
+            half = momentum + 0.5 * sizes * proposal.scores
+            proposal = self._evaluate(proposal.position + sizes * half)
+            momentum = half + 0.5 * sizes * proposal.scores
+        change = proposal.log_densities - 0.5 * np.sum(momentum**2, axis=1) - energy
+        change = np.where(np.isfinite(change), change, -np.inf)
+        probability = np.exp(np.minimum(change, 0.0))
+        is_accepted = self.generator.uniform(size=len(change)) < probability
+        acceptance = float(probability[~is_small[:, 0]].mean()) if not is_small.all() else 1.0
         if adapt:
-            self.step.learn(acceptance)
-        chosen = State(
-            np.where(taken[:, None], there.white, state.white),
-            np.where(taken, there.values, state.values),
-            np.where(taken[:, None], there.scores, state.scores),
+            self.step_size.update(acceptance)
+        new_state = State(
+            np.where(is_accepted[:, None], proposal.position, state.position),
+            np.where(is_accepted, proposal.log_densities, state.log_densities),
+            np.where(is_accepted[:, None], proposal.scores, state.scores),
         )
-        return chosen, acceptance
+        return new_state, acceptance
 
-    def judge(self, path: list[Batch], accepted: list[float], min_ess: float) -> Run:
-        """Leave out the first part, and see whether chains agree."""
-        first = min(_warmup(len(path)), len(path) - 4)
-        white = np.stack(path[first:], axis=1)
-        rhat = float(np.max(convergence.rhat(white[None])))
-        ess = float(np.min(convergence.ess(white[None])))
-        draws = self.frame.place(white)
-        settled = rhat < GOOD_RHAT and ess >= min_ess
-        acceptance = float(np.mean(accepted[first:]))
-        return Run(draws, rhat, ess, acceptance, self.num_evaluations, settled)
+    def summarize(self, positions: list[Batch], acceptances: list[float], min_ess: float) -> Run:
+        """Drop the warm-up, and judge whether the chains have converged."""
+        first = min(_num_warmup(len(positions)), len(positions) - 4)
+        kept = np.stack(positions[first:], axis=1)
+        rhat = float(np.max(convergence.rhat(kept[None])))
+        ess = float(np.min(convergence.ess(kept[None])))
+        return Run(
+            self.frame.place(kept),
+            rhat,
+            ess,
+            float(np.mean(acceptances[first:])),
+            self.num_evaluations,
+            has_converged=rhat < MAX_RHAT and ess >= min_ess,
+        )
 
 
 class _StepSize:
     """Dual averaging of the log step size."""
 
     def __init__(self, size: float):
-        self.size = self.settled = size
-        self._centre, self._count, self._gap, self._mean = np.log(2 * size), 0, 0.0, 0.0
+        self.current = self.averaged = size
+        self._center, self._count = np.log(2 * size), 0
+        self._mean_error, self._mean_log_size = 0.0, 0.0
 
-    def learn(self, acceptance: float) -> None:
+    def update(self, acceptance: float) -> None:
         self._count += 1
         weight = 1 / (self._count + 3)
-        self._gap = (1 - weight) * self._gap + weight * (TARGET_ACCEPT - acceptance)
-        log_size = self._centre - np.sqrt(self._count) / 0.2 * self._gap
-        keep = self._count**-0.75
-        self._mean = keep * log_size + (1 - keep) * self._mean
-        self.size, self.settled = float(np.exp(log_size)), float(np.exp(self._mean))
+        error = TARGET_ACCEPTANCE - acceptance
+        self._mean_error = (1 - weight) * self._mean_error + weight * error
+        log_size = self._center - np.sqrt(self._count) / 0.2 * self._mean_error
+        weight = self._count**-0.75
+        self._mean_log_size = weight * log_size + (1 - weight) * self._mean_log_size
+        self.current = float(np.exp(log_size))
+        self.averaged = float(np.exp(self._mean_log_size))

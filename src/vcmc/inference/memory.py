@@ -1,40 +1,43 @@
-"""How much memory a piece of work takes."""
+"""Peak memory of a piece of work."""
 
 import os
 import threading
 
 import numpy as np
 
-INTERVAL = 0.002  # seconds between two looks at the memory in use
+INTERVAL_SECONDS = 0.002  # between two readings
 
 
 class PeakMemory:
-    """How much memory is in use at most, beyond what was in use before; not a number where that cannot be asked."""
+    """A context manager that measures the peak of resident memory above its start.
+
+    `megabytes` is NaN where the system does not report resident memory.
+    """
 
     def __init__(self) -> None:
         self.megabytes = np.nan
-        self._most = self._first = 0
-        self._done = threading.Event()
+        self._peak = self._start = 0
+        self._stop = threading.Event()
 
     def __enter__(self) -> "PeakMemory":
-        self._most = self._first = _resident()
+        self._peak = self._start = _resident_bytes()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
 
     def _watch(self) -> None:
-        while not self._done.wait(INTERVAL):
-            self._most = max(self._most, _resident())
+        while not self._stop.wait(INTERVAL_SECONDS):
+            self._peak = max(self._peak, _resident_bytes())
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
+        self._stop.set()
         self._thread.join()
-        if self._first:
-            self.megabytes = (self._most - self._first) / 2**20
+        if self._start:
+            self.megabytes = (self._peak - self._start) / 2**20
 
 
-def _resident() -> int:
-    """Bytes that this process has in memory, or zero where that is not known."""
+def _resident_bytes() -> int:
+    """Return the resident memory of this process, or zero where it is not known."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,6 +1,7 @@
-"""Optimise on the draws that are there while the rest is made.
+"""Optimize on the first half of every chain while the second half is sampled.
 
-What is optimised on is always the first half of every chain, and the end waits for both: so the result does not depend on who was faster.
+The optimizer always sees the first halves, and the end waits for both, so the result does not
+depend on which is faster.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -15,60 +16,63 @@ from ..executors import AbstractExecutor
 from ..progress import Stage
 from ..samplers.base import BLOCK
 from ..target import Target
-from .sampling import Plan, SampledShards, sample_shards
+from .chains import Plan, SampledShards, sample_shards
 from .shard_summary import summarize_shards
 
-PIECES = 4  # of the second half: between them, an executor can evaluate
+NUM_PIECES = 4  # of the second half; between them, an executor is free to evaluate
 
 
-def sample_and_optimise(
+def sample_and_optimize(
     target: Target, plan: Plan, combiner: AbstractCombiner, seed: int, stage: Stage
 ) -> tuple[SampledShards, Any]:
-    """All chains, and what the combiner learned from their first halves; nothing if these were too short."""
-    warmup, every = plan.sampler.num_warmup, plan.num_steps
-    ends = [
-        _rounded(warmup + (every - warmup) * (PIECES + piece) // (2 * PIECES))
-        for piece in range(PIECES)
-    ]
-    sampled = _until(ends[0], target, plan, stage, None)
+    """Make all chains; return them and what the combiner learned from their first halves.
 
-    def rest() -> SampledShards:
-        found = sampled
-        for end in [*ends[1:], every]:
-            found = _until(end, target, plan, stage, found)
-        return found
+    What was learned is None if a shard failed, or if the optimization did.
+    """
+    num_warmup, num_steps = plan.sampler.num_warmup, plan.num_steps
+    ends = [
+        _round_up(num_warmup + (num_steps - num_warmup) * (NUM_PIECES + piece) // (2 * NUM_PIECES))
+        for piece in range(NUM_PIECES)
+    ]
+    first_half = _sample_until(ends[0], target, plan, stage, None)
+
+    def sample_second_half() -> SampledShards:
+        sampled = first_half
+        for end in [*ends[1:], num_steps]:
+            sampled = _sample_until(end, target, plan, stage, sampled)
+        return sampled
 
     with ThreadPoolExecutor(1, thread_name_prefix="vcmc-overlap") as pool:
-        waiting = pool.submit(rest)
+        second_half = pool.submit(sample_second_half)
         try:
-            learned = _learned(target, plan, combiner, seed, sampled)
+            learned = _learn(target, plan, combiner, seed, first_half)
         except Interrupted:
             raise
-        except (
-            Exception
-        ):  # whatever it is, it shows again, and is told, when all draws are combined
+        except Exception:  # it will happen again, and be reported, when all draws are combined
             learned = None
-        return waiting.result(), learned
+        return second_half.result(), learned
 
 
-def _rounded(step: int) -> int:
+def _round_up(step: int) -> int:
+    """Round up to a whole number of blocks."""
     return -(-step // BLOCK) * BLOCK
 
 
-def _until(
+def _sample_until(
     end: int, target: Target, plan: Plan, stage: Stage, begun: SampledShards | None
 ) -> SampledShards:
-    last = min(end, plan.num_steps)
+    plan = replace(plan, last_step=min(end, plan.num_steps))
     executor = cast(AbstractExecutor, target.executor)
-    return sample_shards(executor, target.shard_cache, replace(plan, last_step=last), stage, begun)
+    return sample_shards(executor, target.shard_cache, plan, stage, begun)
 
 
-def _learned(
+def _learn(
     target: Target, plan: Plan, combiner: AbstractCombiner, seed: int, sampled: SampledShards
 ) -> Any:
     if sampled.failed:
         return None
-    chains = [made.chain.points for made in sampled.chains.values()]
+    chains = [result.chain.points for result in sampled.chains.values()]
     draws = np.stack(chains).reshape(target.num_shards, plan.sampler.num_chains, *chains[0].shape)
-    seen = summarize_shards(target.model.space, draws)
-    return combiner(Subposteriors(seen.points, target.model.space, target, seed)).learned
+    space = target.model.space
+    summary = summarize_shards(space, draws)
+    return combiner(Subposteriors(summary.points, space, target, seed)).learned

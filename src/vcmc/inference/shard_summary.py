@@ -1,6 +1,6 @@
-"""What the shards' draws look like, seen all at once or one shard after the other."""
+"""Summaries of the shards' draws: common labels, R-hat, effective draws, and a sample of each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,27 +12,27 @@ from jaxtyping import Array, Float, Int
 from ..aggregators.combinatorial import common_labels, relabel, with_common_labels
 from ..combiners.base import Prior, evenly
 from ..data.params import to_params, to_points
-from ..diagnostics.shards import broken_shards, doubts, shard_ess, shard_rhat
+from ..diagnostics.shards import ShardChecker, doubts, shard_ess, shard_rhat
 from ..results.draws import StreamedDraws
 from ..space import Product
 
-NUM_COMPARED, PER_COORDINATE = (
-    200,
-    10,
-)  # draws of a shard by which it is compared with others, at least
+# Draws of a streamed shard that are kept to compare it with the others: at least so many, and
+# so many per coordinate.
+MIN_COMPARED, MIN_COMPARED_PER_COORDINATE = 200, 10
 
 
 class ShardSummary(NamedTuple):
-    """What was seen of the shards.
+    """What is known of the shards' draws.
 
     Attributes:
-        points: what a combiner is given: draws whose exchangeable components have common labels.
-        subposterior: the draws as params, axes (shard, chain, draw, …), unless they are not held; NaN where a shard has fewer.
+        points: the combiner's input: draws whose exchangeable components have common labels.
+        subposterior: draws as params, axes (shard, chain, draw, …), NaN where a shard has fewer;
+            empty if the draws are not held in memory.
         rhat, ess: R-hat and effective draws of every parameter in each shard.
-        counts: draws of every shard.
-        num_chains: chains of every shard.
+        counts: number of draws of every shard.
+        num_chains: number of chains of every shard.
         sample: some draws of every shard, by which shards are compared.
-        broken: shards whose draws cannot be used, with the reason, if they were looked for.
+        broken: the shards whose draws cannot be used, with the reason, if that was checked.
     """
 
     points: Any
@@ -45,71 +45,79 @@ class ShardSummary(NamedTuple):
     broken: Mapping[int, str] = MappingProxyType({})
 
     def doubts(self, stats: dict[str, np.ndarray], space: Product, prior: Prior) -> list[str]:
-        """What looks doubtful in the shards' draws, in words."""
+        """Return warnings about the shards' draws."""
         sample = self.sample
-        if (
-            prior == "powered"
-        ):  # these are as narrow as the posterior, but lie as far apart as any shards do
-            centres = sample.mean(axis=(1, 2), keepdims=True)
-            sample = centres + np.sqrt(len(sample)) * (sample - centres)
+        if prior == "powered":  # as narrow as the posterior, but as far apart as any shards
+            means = sample.mean(axis=(1, 2), keepdims=True)
+            sample = means + np.sqrt(len(sample)) * (sample - means)
         return doubts(sample, self.rhat, self.ess, stats, space, min(self.counts))
 
 
 def summarize_shards(
     space: Product, draws: Float[np.ndarray, "shard chain draw dim"]
 ) -> ShardSummary:
-    """Look at draws of shards that all have as many, and none of which is broken."""
+    """Summarize shards that have equally many draws, none of which is broken."""
     num_shards, num_chains, num_draws, dim = draws.shape
-    counts = [num_chains * num_draws] * num_shards
     params = to_params(space, jnp.asarray(draws))
-    aligned = with_common_labels(space, draws.reshape(num_shards, -1, dim))
+    labelled = with_common_labels(space, draws.reshape(num_shards, -1, dim))
     return ShardSummary(
-        jnp.asarray(aligned),
+        jnp.asarray(labelled),
         params,
         shard_rhat(params),
         shard_ess(params),
-        counts,
+        [num_chains * num_draws] * num_shards,
         num_chains,
-        aligned.reshape(draws.shape),
+        labelled.reshape(draws.shape),
     )
+
+
+class StreamedShard(NamedTuple):
+    """What is kept of a shard whose draws are loaded, summarized and dropped."""
+
+    num_draws: int
+    sample: Float[np.ndarray, "draw dim"]
+    rhat: dict[str, np.ndarray]
+    ess: dict[str, np.ndarray]
 
 
 def summarize_streamed_shards(space: Product, draws: StreamedDraws) -> ShardSummary:
-    """Look at one shard after the other."""
-    size = max(NUM_COMPARED, PER_COORDINATE * space.dim)
-    counts: list[int] = []
-    sample: list[np.ndarray] = []
-    rhats: list[dict[str, np.ndarray]] = []
-    effective: list[dict[str, np.ndarray]] = []
-
-    def look() -> Iterator[Float[np.ndarray, "chain draw dim"]]:
-        for shard in range(len(draws)):
-            params = draws[shard]
-            each = np.asarray(to_points(space, params))
-            counts.append(len(each))
-            sample.append(evenly(each, size))
-            chains = {name: array[None, None] for name, array in params.items()}
-            rhats.append(shard_rhat(chains))
-            effective.append(shard_ess(chains))
-            yield each[None]
-
-    broken = broken_shards(look())
-    some = np.stack(sample)
-    alignments = [] if broken else common_labels(space, jnp.asarray(some))
+    """Summarize shards whose draws are loaded one shard at a time."""
+    checker = ShardChecker()
+    shards = []
+    for index in range(len(draws)):
+        params = draws[index]
+        points = np.asarray(to_points(space, params))
+        checker.add(points[None])
+        shards.append(_summarize_shard(space, params, points))
+    sample = np.stack([shard.sample for shard in shards])
+    alignments = [] if checker.reasons else common_labels(space, jnp.asarray(sample))
     for alignment in alignments:
-        some = np.asarray(relabel(space, jnp.asarray(some), alignment))
-    points = Points(space, draws, tuple(counts), alignments)
-    rhat, ess = (
-        {name: np.concatenate([each[name] for each in parts]) for name in space}
-        for parts in (rhats, effective)
+        sample = np.asarray(relabel(space, jnp.asarray(sample), alignment))
+    counts = [shard.num_draws for shard in shards]
+    return ShardSummary(
+        StreamedPoints(space, draws, tuple(counts), alignments),
+        _padded(draws, max(counts)) if draws.held else {},
+        {name: np.concatenate([shard.rhat[name] for shard in shards]) for name in space},
+        {name: np.concatenate([shard.ess[name] for shard in shards]) for name in space},
+        counts,
+        1,
+        sample[:, None],
+        checker.reasons,
     )
-    held = _padded(draws, max(counts)) if draws.held else {}
-    return ShardSummary(points, held, rhat, ess, counts, 1, some[:, None], broken)
+
+
+def _summarize_shard(
+    space: Product, params: Mapping[str, np.ndarray], points: Float[np.ndarray, "draw dim"]
+) -> StreamedShard:
+    num_compared = max(MIN_COMPARED, MIN_COMPARED_PER_COORDINATE * space.dim)
+    chains = {name: array[None, None] for name, array in params.items()}
+    sample = evenly(points, num_compared)
+    return StreamedShard(len(points), sample, shard_rhat(chains), shard_ess(chains))
 
 
 @dataclass(frozen=True)
-class Points:
-    """Draws of one shard after the other as points, whose exchangeable components have common labels."""
+class StreamedPoints:
+    """Draws as points, loaded one shard at a time, with common labels of exchangeable components."""
 
     space: Product
     draws: StreamedDraws
@@ -127,11 +135,13 @@ class Points:
 
 
 def _padded(draws: StreamedDraws, num_draws: int) -> dict[str, np.ndarray]:
-    """Draws as arrays (shard, chain, draw, …), with NaN where a shard has fewer than others."""
+    """Return draws as arrays (shard, chain, draw, …), NaN where a shard has fewer than others."""
 
     def pad(array: np.ndarray) -> np.ndarray:
-        rest = np.full((num_draws - len(array), *array.shape[1:]), np.nan)
-        return np.concatenate([np.asarray(array, float), rest])
+        padding = np.full((num_draws - len(array), *array.shape[1:]), np.nan)
+        return np.concatenate([np.asarray(array, float), padding])
 
-    every = [draws[shard] for shard in range(len(draws))]
-    return {name: np.stack([pad(each[name]) for each in every])[:, None] for name in draws.shapes}
+    shards = [draws[shard] for shard in range(len(draws))]
+    return {
+        name: np.stack([pad(shard[name]) for shard in shards])[:, None] for name in draws.shapes
+    }

@@ -19,7 +19,7 @@ from ..data.shard import AbstractPartition
 from ..diagnostics.convergence import rhat
 from ..errors import DoubtfulWarning
 from ..executors.local import Local
-from ..inference.diagnosis import diagnose_draws
+from ..inference.assessment import diagnose_draws
 from ..inference.pipeline import infer
 from ..inference.refinement import refine_draws
 from ..results.tree import posterior_draws
@@ -221,11 +221,11 @@ class Trial:
         return kept | self._judged(np.asarray(found.draws)[None], found.notes, num_shards)
 
     def refined(self, num_shards: int) -> Arrays:
-        """Expectations under refined draws of the default method."""
+        """Expectations under refined.points of the default method."""
         draws = self.folder.load(f"default-{num_shards}", "draws")["draws"]
         refined = refine_draws(draws[None], self.target(num_shards), seed=self.job.seed)
         return {"by": refined.settings["refined_by"]} | self._judged(
-            refined.draws, refined.notes, num_shards
+            refined.points, refined.notes, num_shards
         )
 
     def _judged(

@@ -1,4 +1,4 @@
-"""Draws that were made elsewhere, in the forms that people have them in."""
+"""Shard draws that exist already, in the forms that users have them in, and their space."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,19 +6,23 @@ from typing import Any
 import numpy as np
 
 from ..data.shard import check_loader
+from ..data.space_description import space_from_description
 from ..space import Product, Real, Space
 
-Named = dict[str, np.ndarray]
+NamedArrays = dict[str, np.ndarray]
 
 
 class LazyDraws:
-    """Draws of shards that are loaded when they are needed, and not held.
+    """Draws of shards that are loaded one shard at a time and not held in memory.
 
     Args:
-        load: a function from a shard's number to its draws: a mapping from names to arrays (draw, …).
-        num_shards: how many shards there are.
+        load: a function from a shard's number to its draws, a mapping from names to arrays
+            (draw, …).
+        num_shards: number of shards.
 
-    >>> draws = LazyDraws(lambda shard: {"beta": np.random.default_rng(shard).normal(size=(500, 2))}, 4)
+    >>> draws = LazyDraws(
+    ...     lambda shard: {"beta": np.random.default_rng(shard).normal(size=(500, 2))}, num_shards=4
+    ... )
     >>> draws[3]["beta"].shape
     (500, 2)
     """
@@ -38,9 +42,10 @@ class LazyDraws:
 
 
 class StreamedDraws:
-    """Checked draws of one shard after the other: arrays (draw, …) by name, which need not be equally many.
+    """Checked draws, one shard at a time: arrays (draw, …) by name; shards may differ in number.
 
     Attributes:
+        shapes: the shape of one draw of every parameter.
         held: whether all draws are in memory anyway.
     """
 
@@ -54,85 +59,83 @@ class StreamedDraws:
     def __len__(self) -> int:
         return len(self.shards)
 
-    def __getitem__(self, shard: int) -> Named:
+    def __getitem__(self, shard: int) -> NamedArrays:
         arrays = self._arrays(shard)
         shapes = {name: array.shape[1:] for name, array in arrays.items()}
         if shapes != self.shapes:
             raise ValueError(
-                f"all shards must have the parameters of shard 0, {self.shapes}; shard {shard} has {shapes}."
+                f"all shards must have the parameters of shard 0, {self.shapes}; shard {shard} "
+                f"has {shapes}."
             )
         return {name: arrays[name] for name in self.shapes}
 
-    def _arrays(self, shard: int) -> Named:
+    def _arrays(self, shard: int) -> NamedArrays:
         draws = self.shards[shard]
         if not isinstance(draws, Mapping):
             raise TypeError(
-                f'the draws of a shard must be a mapping from names to arrays (draw, …), such as {{"beta": draws}}; got '
-                f"{type(draws).__name__} for shard {shard}."
+                "the draws of a shard must be a mapping from names to arrays (draw, …), e.g. "
+                f'{{"beta": draws}}; got {type(draws).__name__} for shard {shard}.'
             )
         arrays = {name: np.asarray(values) for name, values in draws.items()}
         return _check_draws(arrays, ("draw",), f" of shard {shard}")
 
 
-def named_draws(draws: Any, space: Mapping[str, Space] | None = None) -> Named | StreamedDraws:
-    """Draws in any accepted form as arrays (shard, chain, draw, …), or one shard after the other."""
-    padded = False
-    if hasattr(draws, "children"):  # a DataTree
-        if "subposterior" not in draws.children:
-            raise ValueError(
-                "a DataTree of draws must have the group 'subposterior', with a dimension 'shard'; got "
-                f"the groups {list(draws.children)}."
-            )
-        curved = [
-            name
-            for name in np.atleast_1d(draws.attrs.get("curved", []))
-            if name not in (space or {})
-        ]
-        if curved:
-            raise ValueError(
-                f"the draws of {list(map(str, curved))} do not live in a space of real numbers, and averages would leave it. "
-                "Say where they live: vcmc.combine(tree, space=model.space)."
-            )
-        padded = "draw_counts" in draws.attrs
-        draws = draws["subposterior"].to_dataset()
-    if hasattr(draws, "data_vars"):  # a Dataset
-        if not {"shard", "draw"} <= set(draws.dims):
-            raise ValueError(
-                f"a Dataset of draws must have the dimensions shard and draw; got {list(draws.dims)}."
-            )
-        if "chain" not in draws.dims:
-            draws = draws.expand_dims("chain")
-        draws = draws.transpose("shard", "chain", "draw", ...)
-        arrays = {str(name): draws[name].to_numpy() for name in draws.data_vars}
-        arrays = _check_draws(arrays, ("shard", "chain", "draw"))
-        return (
-            _held([_unpadded(arrays, shard) for shard in range(draws.sizes["shard"])])
-            if padded
-            else arrays
-        )
+def named_draws(draws: Any) -> NamedArrays | StreamedDraws:
+    """Return draws in any accepted form as arrays (shard, chain, draw, …), or shard by shard."""
+    if hasattr(draws, "children"):
+        return _from_tree(draws)
+    if hasattr(draws, "data_vars"):
+        return _from_dataset(draws)
     if isinstance(draws, Mapping):
         if any(_is_ragged(values) for values in draws.values()):
-            return _held(_by_shard(draws))
+            return _in_memory(_by_shard(draws))
         arrays = {name: np.asarray(values) for name, values in draws.items()}
         arrays = _check_draws(arrays, ("shard", "draw"))
         return {name: array[:, None] for name, array in arrays.items()}
-    if isinstance(draws, str | np.ndarray) or not (
-        hasattr(draws, "__len__") and hasattr(draws, "__getitem__")
-    ):
+    is_sequence = hasattr(draws, "__len__") and hasattr(draws, "__getitem__")
+    if isinstance(draws, str | np.ndarray) or not is_sequence:
         raise TypeError(
-            'draws must be a mapping from names to arrays (shard, draw, …), such as {"beta": draws}, or one mapping for every '
-            f"shard, as a list or as vcmc.LazyDraws(load, num_shards); got {type(draws).__name__}."
+            "draws must be a mapping from names to arrays (shard, draw, …), e.g. "
+            '{"beta": draws}, or one mapping per shard, as a list or as '
+            f"vcmc.LazyDraws(load, num_shards); got {type(draws).__name__}."
         )
-    return _held(list(draws)) if isinstance(draws, Sequence) else StreamedDraws(draws, held=False)
+    if isinstance(draws, Sequence):
+        return _in_memory(list(draws))
+    return StreamedDraws(draws, held=False)
 
 
-def _unpadded(arrays: Named, shard: int) -> Named:
-    """The draws of one shard without those at the end that are not a number in any parameter."""
-    real = [
+def _from_tree(tree: Any) -> NamedArrays | StreamedDraws:
+    if "subposterior" not in tree.children:
+        raise ValueError(
+            "a DataTree of draws must have the group 'subposterior', with a dimension 'shard'; "
+            f"got the groups {list(tree.children)}."
+        )
+    arrays = _from_dataset(tree["subposterior"].to_dataset())
+    if "draw_counts" not in tree.attrs:
+        return arrays
+    num_shards = len(next(iter(arrays.values())))
+    return _in_memory([_unpad(arrays, shard) for shard in range(num_shards)])
+
+
+def _from_dataset(dataset: Any) -> NamedArrays:
+    if not {"shard", "draw"} <= set(dataset.dims):
+        raise ValueError(
+            f"a Dataset of draws must have the dimensions shard and draw; got {list(dataset.dims)}."
+        )
+    if "chain" not in dataset.dims:
+        dataset = dataset.expand_dims("chain")
+    dataset = dataset.transpose("shard", "chain", "draw", ...)
+    arrays = {str(name): dataset[name].to_numpy() for name in dataset.data_vars}
+    return _check_draws(arrays, ("shard", "chain", "draw"))
+
+
+def _unpad(arrays: NamedArrays, shard: int) -> NamedArrays:
+    """Return the draws of one shard without those at its end that are NaN in all parameters."""
+    is_number = [
         ~np.isnan(array[shard, 0]).reshape(array.shape[2], -1).all(axis=1)
         for array in arrays.values()
     ]
-    count = int(np.flatnonzero(np.any(real, axis=0)).max(initial=-1)) + 1
+    count = int(np.flatnonzero(np.any(is_number, axis=0)).max(initial=-1)) + 1
     return {name: array[shard, 0, :count] for name, array in arrays.items()}
 
 
@@ -140,34 +143,34 @@ def _is_ragged(values: Any) -> bool:
     return isinstance(values, Sequence) and len({np.shape(shard)[:1] for shard in values}) > 1
 
 
-def _by_shard(draws: Mapping[str, Any]) -> list[Named]:
-    """Draws by parameter and shard as draws by shard and parameter."""
-    numbers = {name: len(values) for name, values in draws.items()}
-    if len(set(numbers.values())) > 1:
-        raise ValueError(f"all parameters must have as many shards; got {numbers}.")
+def _by_shard(draws: Mapping[str, Any]) -> list[NamedArrays]:
+    """Turn draws by parameter and shard into draws by shard and parameter."""
+    num_shards = {name: len(values) for name, values in draws.items()}
+    if len(set(num_shards.values())) > 1:
+        raise ValueError(f"all parameters must have the same number of shards; got {num_shards}.")
     return [
         {name: np.asarray(values[shard]) for name, values in draws.items()}
-        for shard in range(max(numbers.values()))
+        for shard in range(max(num_shards.values()))
     ]
 
 
-def _held(shards: list[Mapping[str, Any]] | list[Named]) -> Named | StreamedDraws:
-    """Draws of shards as arrays, if all have as many."""
-    checked = StreamedDraws(shards, held=True)
-    every = [checked[shard] for shard in range(len(shards))]
-    if len({len(array) for draws in every for array in draws.values()}) > 1:
-        return checked
-    return {name: np.stack([draws[name] for draws in every])[:, None] for name in checked.shapes}
+def _in_memory(shards: Sequence[Mapping[str, Any]]) -> NamedArrays | StreamedDraws:
+    """Return draws of shards as arrays, if all shards have the same number of draws."""
+    streamed = StreamedDraws(shards, held=True)
+    checked = [streamed[shard] for shard in range(len(shards))]
+    if len({len(array) for draws in checked for array in draws.values()}) > 1:
+        return streamed
+    return {name: np.stack([draws[name] for draws in checked])[:, None] for name in streamed.shapes}
 
 
-def _check_draws(arrays: Named, axes: tuple[str, ...], where: str = "") -> Named:
+def _check_draws(arrays: NamedArrays, axes: tuple[str, ...], where: str = "") -> NamedArrays:
     leading = f"({', '.join(axes)}, …)"
     if not arrays:
         raise ValueError(f"draws{where} must hold at least one parameter; got none.")
     for name, array in arrays.items():
         if array.ndim < len(axes) or array.dtype.kind not in "biuf":
             raise ValueError(
-                f"draws[{name!r}]{where} must be an array of numbers with axes {leading}; got shape "
+                f"draws[{name!r}]{where} must be a numeric array with axes {leading}; got shape "
                 f"{array.shape} and dtype {array.dtype}."
             )
     shapes = {name: array.shape[: len(axes)] for name, array in arrays.items()}
@@ -182,24 +185,32 @@ def _check_draws(arrays: Named, axes: tuple[str, ...], where: str = "") -> Named
     return arrays
 
 
-def shapes_of(draws: Named | StreamedDraws) -> dict[str, tuple[int, ...]]:
-    """The shape of one draw of every parameter."""
+def shapes_of(draws: NamedArrays | StreamedDraws) -> dict[str, tuple[int, ...]]:
+    """Return the shape of one draw of every parameter."""
     if isinstance(draws, StreamedDraws):
         return draws.shapes
     return {name: array.shape[3:] for name, array in draws.items()}
 
 
-def space_of(shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, Space]) -> Product:
-    """The space of named draws: what is given, and real numbers for the rest."""
-    if unknown := set(given) - set(shapes):
+def tree_space(draws: Any, space: Mapping[str, Space]) -> Mapping[str, Space]:
+    """Return what a tree remembers of its space, with the user's `space` on top."""
+    if not hasattr(draws, "children") or "space" not in draws.attrs:
+        return space
+    return {**space_from_description(draws.attrs["space"], space), **space}
+
+
+def resolve_space(shapes: Mapping[str, tuple[int, ...]], space: Mapping[str, Space]) -> Product:
+    """Return the space of all parameters; those that `space` does not name are real."""
+    if unknown := set(space) - set(shapes):
         raise ValueError(f"space names {sorted(unknown)}, but the draws are of {list(shapes)}.")
-    if isinstance(given, Product) and list(given) == list(shapes):
-        product = given  # a model's own, for which programs may be compiled already
+    if isinstance(space, Product) and list(space) == list(shapes):
+        product = space  # the model's own, for which programs may be compiled already
     else:
-        product = Product({name: given.get(name, Real(*shape)) for name, shape in shapes.items()})
+        product = Product({name: space.get(name, Real(*shape)) for name, shape in shapes.items()})
     for name, shape in shapes.items():
         if product[name].shape != shape:
             raise ValueError(
-                f"draws[{name!r}] hold values of shape {shape}, but space[{name!r}] is {product[name]}."
+                f"draws[{name!r}] have values of shape {shape}, but space[{name!r}] is "
+                f"{product[name]}."
             )
     return product

@@ -1,4 +1,4 @@
-"""Results as ArviZ knows them: an `xarray.DataTree` with groups `posterior` and `subposterior`."""
+"""Results in ArviZ's form: an `xarray.DataTree` with groups such as `posterior`."""
 
 import platform
 from collections.abc import Mapping
@@ -11,9 +11,11 @@ import numpy as np
 if TYPE_CHECKING:
     from xarray import DataTree
 
-PACKAGES = ("vcmc", "jax", "numpyro", "blackjax", "numpy", "xarray", "arviz-base")
+RECORDED_PACKAGES = ("vcmc", "jax", "numpyro", "blackjax", "numpy", "xarray", "arviz-base")
 
-AXES = {
+DEFAULT_DIMS = ["shard", "chain", "draw"]
+# Leading dimensions of the groups whose arrays do not have the default ones.
+GROUP_DIMS: dict[str, list[str]] = {
     "posterior": ["chain", "draw"],
     "sample_seconds": ["shard", "chain"],
     "subposterior_rhat": ["shard"],
@@ -28,31 +30,32 @@ AXES = {
 
 
 def posterior_draws(tree: "DataTree") -> dict[str, np.ndarray]:
-    """A result's draws by name, all chains one after the other."""
+    """Return the draws of a result by name, with its chains concatenated."""
     posterior = tree["posterior"].to_dataset().transpose("chain", "draw", ...)
     arrays = {str(name): posterior[name].to_numpy() for name in posterior.data_vars}
     return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
 
 
 def make_tree(groups: Mapping[str, Any], settings: Mapping[str, Any]) -> "DataTree":
-    """A DataTree of groups of arrays, with the settings and the versions as attributes.
+    """Return a DataTree of groups of arrays; its attributes are the settings, date and versions.
 
-    A group is a mapping of arrays whose first axes are those of `AXES`, or (shard, chain, draw).
+    A group is a mapping from names to arrays, whose leading axes are (shard, chain, draw) or
+    those of `GROUP_DIMS`.
     """
-    return tree_of(
+    return build_tree(
         groups,
         {
             **settings,
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
-            "versions": [f"{package} {version(package)}" for package in PACKAGES],
+            "versions": [f"{package} {version(package)}" for package in RECORDED_PACKAGES],
         },
     )
 
 
-def tree_of(groups: Mapping[str, Any], attributes: Mapping[str, Any]) -> "DataTree":
-    """A DataTree of groups of arrays, with attributes as they are."""
-    from xarray import DataTree  # here, not above: it takes long to import
+def build_tree(groups: Mapping[str, Any], attributes: Mapping[str, Any]) -> "DataTree":
+    """Return a DataTree of groups of arrays with the given attributes."""
+    from xarray import DataTree  # slow to import
 
     tree = DataTree.from_dict(_datasets(groups))
     tree.attrs = dict(attributes)
@@ -65,13 +68,15 @@ def add_groups(
     settings: Mapping[str, Any],
     drop: tuple[str, ...] = (),
 ) -> "DataTree":
-    """A tree with further or other groups and attributes, and without those of `drop`."""
+    """Return a tree with groups and attributes added or replaced, and the groups `drop` removed."""
     from xarray import DataTree
 
-    kept = {name: child.to_dataset() for name, child in tree.children.items() if name not in drop}
-    added = DataTree.from_dict(kept | _datasets(groups))
-    added.attrs = {**tree.attrs, **settings}
-    return added
+    children = {
+        name: child.to_dataset() for name, child in tree.children.items() if name not in drop
+    }
+    new_tree = DataTree.from_dict(children | _datasets(groups))
+    new_tree.attrs = {**tree.attrs, **settings}
+    return new_tree
 
 
 def _datasets(groups: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +85,7 @@ def _datasets(groups: Mapping[str, Any]) -> dict[str, Any]:
     return {
         group: dict_to_dataset(
             dict(arrays),
-            sample_dims=AXES.get(group, ["shard", "chain", "draw"]),
+            sample_dims=GROUP_DIMS.get(group, DEFAULT_DIMS),
             check_conventions=False,
         )
         for group, arrays in groups.items()

@@ -1,0 +1,170 @@
+"""The last stage of a run: estimate the errors of the posterior draws, and give a verdict."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..data.params import to_params, to_points
+from ..diagnostics import convergence
+from ..diagnostics.modes import other_mode
+from ..diagnostics.selfcheck import Errors, self_check
+from ..diagnostics.verdict import Diagnosis, judge
+from ..errors import warn_doubtful
+from ..model import Model
+from ..results.tree import make_tree, posterior_draws
+from ..target import Target
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+ERROR_GROUPS = {
+    "mean": "mean_error",
+    "mean_se": "mean_error_se",
+    "sd": "sd_error",
+    "sd_se": "sd_error_se",
+}
+DIAGNOSIS_NUMBERS = ("pareto_k", "ksd", "ksd_p_value", "not_linear")
+
+Points = Float[np.ndarray, "chain draw dim"]
+
+
+class Assessment(NamedTuple):
+    """A diagnosis, and what was doubtful before it: `notes`."""
+
+    diagnosis: Diagnosis
+    notes: list[str]
+
+    @property
+    def groups(self) -> dict[str, dict[str, np.ndarray]]:
+        """The estimated errors as groups of a tree."""
+        errors = self.diagnosis.errors
+        groups = {
+            group: {name: np.asarray(getattr(error, part)) for name, error in errors.items()}
+            for part, group in ERROR_GROUPS.items()
+        }
+        return {name: group for name, group in groups.items() if group}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should be warned of."""
+        diagnosis = self.diagnosis
+        return self.notes if diagnosis.verdict in ("good", "unknown") else [diagnosis.text]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The verdict as attributes of a tree."""
+        diagnosis = self.diagnosis
+        return {
+            "verdict": diagnosis.verdict,
+            "verdict_text": diagnosis.text,
+            "verdict_reasons": diagnosis.reasons,
+            "can_be_refined": int(diagnosis.can_be_refined),
+            **{name: getattr(diagnosis, name) for name in DIAGNOSIS_NUMBERS},
+            "shard_warnings": self.notes,
+            "warnings": self.warnings,
+        }
+
+
+def assess(
+    points: Points,
+    target: Target | None,
+    notes: list[str],
+    seed: int,
+    *,
+    is_refined: bool = False,
+) -> Assessment:
+    """Estimate the errors of posterior draws; without a target they are unknown.
+
+    Args:
+        points: the draws.
+        target: the full-data target.
+        notes: what was doubtful before.
+        seed: seed of the choice of draws at which the target is evaluated.
+        is_refined: whether the draws are refined already, so that refining is no advice.
+    """
+    if target is None:
+        return Assessment(judge(None, {}, notes, np.nan), notes)
+    diagnosis = diagnose_draws(points, target, notes, seed)
+    if is_refined:
+        diagnosis = replace(diagnosis, can_be_refined=False)
+    return Assessment(diagnosis, notes)
+
+
+def diagnose_draws(points: Points, target: Target, notes: list[str], seed: int) -> Diagnosis:
+    """Judge draws by full-data scores at some of them, and by a search for other modes."""
+    model = target.model
+    flat = points.reshape(-1, points.shape[2])
+
+    def params_at(points: Float[Array, "draw dim"]) -> dict[str, np.ndarray]:
+        return to_params(model.space, points, model.derived)
+
+    def quantities(points: Float[Array, "draw dim"]) -> Float[np.ndarray, "draw quantity"]:
+        columns = [values.reshape(len(values), -1) for values in params_at(points).values()]
+        return np.concatenate(columns, axis=1)
+
+    with np.errstate(invalid="ignore", divide="ignore"):  # constants have no error
+        check = self_check(flat, target, quantities, seed)
+    ess = float(np.nanmin(convergence.ess(points[None])))
+    errors = {}
+    if check.errors is not None:
+        shapes = {name: values.shape[1:] for name, values in params_at(jnp.asarray(flat)).items()}
+        errors = _by_parameter(check.errors, shapes)
+    return judge(check, errors, notes, ess, other_mode(flat, target, seed))
+
+
+def _by_parameter(errors: Errors, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Errors]:
+    """Split the errors of all quantities into those of each parameter."""
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
+    parts = [np.split(error, ends[:-1]) for error in errors]
+    return {
+        name: Errors(*(part[index].reshape(shape) for part in parts))
+        for index, (name, shape) in enumerate(shapes.items())
+    }
+
+
+def result_tree(
+    groups: Mapping[str, Any], settings: Mapping[str, Any], assessment: Assessment
+) -> "DataTree":
+    """Return the tree of a result; warn of what is doubtful in it."""
+    warn_doubtful(assessment.warnings)
+    return make_tree({**groups, **assessment.groups}, {**settings, **assessment.attributes})
+
+
+def posterior_points(tree: "DataTree", model: Model) -> Points:
+    """Return the draws of a result as points."""
+    posterior = tree["posterior"]
+    if missing := set(model.space) - set(posterior.data_vars):
+        raise ValueError(
+            f"the model has the parameters {list(model.space)}, but the tree has no draws of "
+            f"{sorted(missing)}."
+        )
+    points = np.asarray(to_points(model.space, posterior_draws(tree)))
+    return points.reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
+
+
+def stored_diagnosis(tree: "DataTree") -> Diagnosis:
+    """Return the diagnosis that a tree holds."""
+    if "verdict" not in tree.attrs:
+        raise ValueError(
+            "this tree holds no diagnosis. Pass the model and its rows: "
+            "vcmc.diagnose(tree, model, rows)."
+        )
+    errors = {}
+    if "mean_error" in tree.children:
+        for name in tree["mean_error"].data_vars:
+            parts = (tree[group][name].to_numpy() for group in ERROR_GROUPS.values())
+            errors[str(name)] = Errors(*parts)
+    numbers = {name: float(tree.attrs[name]) for name in DIAGNOSIS_NUMBERS}
+    reasons = text_list(tree, "verdict_reasons")
+    can_be_refined = bool(tree.attrs["can_be_refined"])
+    return Diagnosis(tree.attrs["verdict"], reasons, can_be_refined, errors, **numbers)
+
+
+def text_list(tree: "DataTree", name: str) -> list[str]:
+    """Return a list of texts among a tree's attributes; files turn a list of one into a text."""
+    texts = tree.attrs.get(name, [])
+    return [texts] if isinstance(texts, str) else list(texts)

@@ -1,0 +1,225 @@
+"""Make the chains of all shards on an executor, write their blocks, and retry those that fail.
+
+A chain is determined by its key, which is folded by attempt, shard and chain number, and a block
+by its first step. So neither the executor, nor a crash and a resume, nor the order in which
+chains are made can change a draw.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..data.cache import ShardCache, Task
+from ..diagnostics.shards import unusable
+from ..errors import SlotLost, StoreError
+from ..executors import AbstractExecutor
+from ..executors.base import Outcome
+from ..progress import Stage
+from ..results.blocks import join_blocks, pack_block
+from ..results.store import ChainFolder, Store
+from ..samplers.base import BLOCK, AbstractSampler, Chain, Checkpoint, joined, split_walkers
+
+MAX_ATTEMPTS = 3  # at a chain, each with other random numbers
+MAX_DIVERGENT_SHARE = 0.5  # of a chain's steps; above it, the draws say nothing about the shard
+
+ChainIndex = tuple[int, int]
+"""A shard, and the number of one of its chains."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How chains are made.
+
+    Attributes:
+        sampler: the sampler.
+        start: the point at which all chains start.
+        key: data of the key from which all others are folded.
+        num_draws, thin: as in `infer`.
+        prior_power, likelihood_power: the powers of the prior and of the likelihood.
+        store: the run directory that blocks are written to, if any.
+        attempt: how many attempts failed before this one.
+        last_step: the step to stop at for now; None means the end of the chain.
+    """
+
+    sampler: AbstractSampler
+    start: np.ndarray
+    key: np.ndarray
+    num_draws: int
+    thin: int
+    prior_power: float
+    likelihood_power: float
+    store: Store | None = None
+    attempt: int = 0
+    last_step: int | None = None
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of a whole chain."""
+        return self.sampler.num_warmup + self.thin * self.num_draws
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether chains are made to their end, not to an earlier step."""
+        return (self.last_step or self.num_steps) >= self.num_steps
+
+
+class ChainResult(NamedTuple):
+    """A chain, or its first part.
+
+    Attributes:
+        chain: draws and statistics.
+        checkpoint: the step that was reached, and the sampler's state there.
+        span: times at which the chain began and ended.
+        problem: why the chain cannot be used; empty if it can.
+    """
+
+    chain: Chain
+    checkpoint: Checkpoint
+    span: tuple[float, float]
+    problem: str = ""
+
+
+class SampledShards(NamedTuple):
+    """The chains of all shards that were sampled, and for the others the reason why not."""
+
+    chains: dict[ChainIndex, ChainResult]
+    failed: dict[int, str]
+
+
+def sample_shards(
+    executor: AbstractExecutor,
+    shard_cache: ShardCache,
+    plan: Plan,
+    stage: Stage,
+    begun: SampledShards | None = None,
+) -> SampledShards:
+    """Make the chains of all shards, or continue those of `begun`.
+
+    Chains that fail are retried with other random numbers. An error that every chain has is not
+    a matter of single shards, and is raised.
+    """
+    first_parts = begun.chains if begun and not plan.store else {}
+    lost = dict(begun.failed) if begun else {}
+    tasks = [
+        Task((shard,), number, first_parts.get((shard, number)))
+        for shard, number in np.ndindex(shard_cache.num_shards, plan.sampler.num_chains)
+        if shard not in lost
+    ]
+    chains: dict[ChainIndex, ChainResult] = {}
+    problems: dict[ChainIndex, str] = {}
+    for attempt in range(MAX_ATTEMPTS):
+        outcomes = _run_tasks(executor, shard_cache, replace(plan, attempt=attempt), stage, tasks)
+        errors = [outcome.error for outcome in outcomes]
+        if attempt == 0 and errors and (first := errors[0]) and all(errors):
+            raise first
+        problems = {}
+        for task, (result, error) in zip(tasks, outcomes, strict=True):
+            index = task.shards[0], task.chain
+            if isinstance(error, StoreError):
+                raise error
+            if isinstance(error, SlotLost):
+                lost[index[0]] = str(error)
+            elif error or result.problem:
+                problems[index] = f"{type(error).__name__}: {error}" if error else result.problem
+            else:
+                chains[index] = result
+        tasks = [Task((shard,), number) for shard, number in problems]
+        if not tasks:
+            break
+    failed = lost | {shard: problem for (shard, _), problem in problems.items()}
+    sound = {index: chains[index] for index in sorted(chains) if index[0] not in failed}
+    return SampledShards(sound, failed)
+
+
+def _run_tasks(
+    executor: AbstractExecutor,
+    shard_cache: ShardCache,
+    plan: Plan,
+    stage: Stage,
+    tasks: list[Task],
+) -> list[Outcome]:
+    """Run one attempt at some chains, and count the shards that are finished."""
+    work = partial(make_chain, plan=plan)
+    outcomes = []
+    stream = executor.outcomes(work, tasks, shard_cache, stage.advance, one_by_one=True)
+    for task, outcome in zip(tasks, stream, strict=True):
+        outcomes.append(outcome)
+        if plan.attempt == 0 and plan.is_whole:
+            is_last_chain = task.chain + 1 == plan.sampler.num_chains
+            stage.count(task.shards[0] + is_last_chain)
+    return outcomes
+
+
+def make_chain(
+    shard_cache: ShardCache, task: Task, advance: Callable[[int], None], plan: Plan
+) -> ChainResult:
+    """Make one chain, in whatever process, or continue the first part that the task or the store has."""
+    (shard,), number, begun = task
+    folder = plan.store.chain(shard, number, plan.attempt) if plan.store else None
+    if folder:
+        begun = _stored_part(folder, plan)
+    parts = [begun.chain] if begun else []
+    checkpoint = begun.checkpoint if begun else None
+    step = checkpoint.step if checkpoint else 0
+    begin, end = begun.span if begun else (time.time(),) * 2
+    if folder and plan.last_step is None:
+        advance(step)
+    last_step = plan.last_step or plan.num_steps
+    if step < last_step:
+        density = shard_cache.density(shard, plan.prior_power, plan.likelihood_power)
+        key = _chain_key(plan, shard, number, shard_cache.num_shards)
+        start = jnp.asarray(plan.start)
+        blocks = plan.sampler.blocks(density, start, key, plan.num_draws, plan.thin, checkpoint)
+        for block in blocks:
+            end = time.time()
+            checkpoint = block.checkpoint
+            parts.append(Chain(block.points, block.stats))
+            if folder:
+                folder.write(step // BLOCK, pack_block(parts[-1], (begin, end)), checkpoint.state)
+            advance(checkpoint.step - step)
+            step = checkpoint.step
+            if step >= last_step:
+                break
+    if step < plan.num_steps:
+        # the state travels with the task unless it is in the store
+        state = None if folder or checkpoint is None else checkpoint.state
+        return ChainResult(joined(parts), Checkpoint(step, state), (begin, end))
+    if folder:
+        folder.finish()
+    chain = split_walkers(joined(parts))
+    return ChainResult(chain, Checkpoint(step, None), (begin, end), _problem(chain))
+
+
+def _chain_key(plan: Plan, shard: int, number: int, num_shards: int) -> jax.Array:
+    key = jax.random.wrap_key_data(jnp.asarray(plan.key))
+    for part in (shard + plan.attempt * num_shards, number):
+        key = jax.random.fold_in(key, part)
+    return key
+
+
+def _stored_part(folder: ChainFolder, plan: Plan) -> ChainResult | None:
+    """Return what the store has of a chain, or None if it cannot be resumed and starts anew."""
+    blocks = folder.blocks()
+    step = min(plan.num_steps, BLOCK * len(blocks))
+    state = None if step == plan.num_steps else folder.state(len(blocks))
+    if not blocks or (state is None and step < plan.num_steps):
+        return None
+    span = float(blocks[0]["span"][0]), float(blocks[-1]["span"][1])
+    return ChainResult(join_blocks(blocks), Checkpoint(step, state), span)
+
+
+def _problem(chain: Chain) -> str:
+    """Say why a chain cannot be used; nothing if it can."""
+    if reason := unusable(chain.points[None]):
+        return reason
+    if "diverging" in chain.stats:
+        share = float(chain.stats["diverging"].mean())
+        if share > MAX_DIVERGENT_SHARE:
+            return f"{100 * share:.0f} % of a chain's steps diverge"
+    return ""

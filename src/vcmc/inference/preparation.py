@@ -1,0 +1,301 @@
+"""The first stage of a run: check the model on its shards and fix what all chains share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._runtime import thread_map
+from ..combiners import AbstractCombiner, Prior
+from ..data.files import is_large
+from ..data.partition import LazyRows, check_seed, split
+from ..data.shard import AbstractPartition
+from ..data.space_description import describe_space
+from ..density import Subposterior
+from ..diagnostics.additivity import (
+    ShardFacts,
+    check_additivity,
+    check_information,
+    check_labels,
+    shard_facts,
+)
+from ..executors import AbstractExecutor, executor_of
+from ..model import Model
+from ..progress import ProgressDisplay, ProgressMode, Stage
+from ..results.store import Store
+from ..samplers import HMC, NUTS, AbstractSampler
+from ..samplers.hmc import suits
+from ..samplers.start import common_start, starts_of
+from ..space import Point
+from ..target import Target
+from .arguments import check_combiner, check_instance, check_integer, check_model, resolve_prior
+from .chains import Plan
+from .clock import Clock
+
+NUM_FINGERPRINT_POINTS = 3  # points at which a run directory records the model's log density
+
+
+@dataclass(frozen=True)
+class Request:
+    """The checked arguments of `infer`: how to sample the shards and how to combine them."""
+
+    seed: int
+    num_draws: int
+    thin: int
+    sampler: AbstractSampler | None
+    combiner: AbstractCombiner
+    executor: AbstractExecutor
+    prior: Prior
+    store: Store | None
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        seed: Any,
+        num_draws: Any,
+        thin: Any,
+        sampler: Any,
+        combiner: AbstractCombiner,
+        executor: Any,
+        prior: Any,
+        store: str | Path | None,
+    ) -> "Request":
+        """Check the arguments and fill in what was left out."""
+        check_combiner(combiner)
+        check_integer("num_draws", num_draws, 4)
+        check_integer("thin", thin, 1)
+        check_seed(seed)
+        prior = resolve_prior(combiner, prior)
+        if sampler is not None:
+            check_instance("sampler", sampler, AbstractSampler, "vcmc.samplers.NUTS()")
+            if not _supports_prior(sampler, prior):
+                raise ValueError(
+                    f"{type(sampler).__name__} cannot raise a likelihood to a power, which "
+                    "prior='powered' requires. Use vcmc.samplers.NUTS()."
+                )
+        return cls(
+            seed,
+            num_draws,
+            thin,
+            sampler,
+            combiner,
+            executor_of(executor),
+            prior,
+            None if store is None else Store(store),
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What sampling starts from.
+
+    Attributes:
+        target: the full-data target of the checked model.
+        plan: how every chain is made.
+        shard_facts: sizes and checksums of the shards.
+        settings: what the result records about the run.
+        notes: what looks doubtful before sampling.
+    """
+
+    target: Target
+    plan: Plan
+    shard_facts: list[ShardFacts]
+    settings: dict[str, Any]
+    notes: list[str]
+
+
+def prepare(
+    model: Model,
+    partition: AbstractPartition,
+    request: Request,
+    display: ProgressDisplay,
+    clock: Clock,
+) -> Prepared:
+    """Check the model on its shards, find a common start, choose the sampler, and compile."""
+    stage = display.stage("prepare", 4)
+    prepared = _plan_run(model, partition, request, stage)
+    clock.lap("start")
+    _compile(prepared, request)
+    stage.advance()
+    clock.lap("compile")
+    return prepared
+
+
+def _plan_run(
+    model: Model, partition: AbstractPartition, request: Request, stage: Stage
+) -> Prepared:
+    check_key, start_key, sample_key = jax.random.split(jax.random.key(request.seed), 3)
+    target = checked_target(model, partition, request.executor, check_key)
+    stage.advance()
+
+    own_sampler = request.sampler or _own_sampler(target, request.prior)
+    starts = starts_of(target.pilot, start_key)
+    points = jnp.asarray(np.stack(starts))
+    facts = shard_facts(target, points, with_checksums=request.store is not None)
+    notes = check_information(target, points, facts)
+    stage.advance()
+
+    needs_start = own_sampler is None or own_sampler.needs_start
+    start = common_start(target, starts) if needs_start else starts[0]
+    plan = _plan(target, request, own_sampler, start, sample_key)
+    settings: dict[str, Any] = {
+        "seed": request.seed,
+        "num_shards": target.num_shards,
+        "num_draws": request.num_draws,
+        "thin": request.thin,
+        "prior": request.prior,
+        "model": repr(target.model),
+        "sampler": repr(plan.sampler),
+    }
+    if request.store:
+        _open_store(request.store, settings, target, facts, check_key)
+    stage.advance()
+    settings |= {
+        "combiner": repr(request.combiner),
+        "executor": repr(request.executor),
+        "shard_sizes": [shard.num_rows for shard in facts],
+        "space": describe_space(target.model.space),
+    }
+    return Prepared(target, plan, facts, settings, notes)
+
+
+def as_partition(
+    rows: Any,
+    num_shards: int | None,
+    seed: int,
+    folder: Path | None = None,
+    progress: ProgressMode = True,
+) -> AbstractPartition:
+    """Return the user's partition, or split the rows; large ones into files in `folder`."""
+    if isinstance(rows, AbstractPartition):
+        if num_shards not in (None, rows.num_shards):
+            raise ValueError(
+                "num_shards must be left out or equal the partition's number of shards "
+                f"({rows.num_shards}); got {num_shards}."
+            )
+        return rows
+    if num_shards is None:
+        raise ValueError(
+            "num_shards is required unless rows is a Partition, e.g. infer(..., num_shards=20)."
+        )
+    if callable(rows):
+        return LazyRows(rows, num_shards)
+    folder = folder if is_large(rows) else None
+    return split(rows, num_shards, seed=seed, folder=folder, progress=progress)
+
+
+def checked_target(
+    model: Model, partition: AbstractPartition, executor: AbstractExecutor, key: Array
+) -> Target:
+    """Build the target of a model with its point estimates, and check that the model can be sharded."""
+    target = Target.fitted(model, partition, executor)
+    point = 0.5 * jax.random.normal(key, (target.model.space.dim,))
+    shards = [target.shard_cache.shards[shard] for shard in range(min(2, target.num_shards))]
+    check_additivity(target.model, shards, point)
+    check_labels(target.model, shards[0], point)
+    return target
+
+
+def result_target(model: Model, rows: Any, num_shards: int, executor: Any, seed: int) -> Target:
+    """Build the full-data target for a result that is there: its rows in as many shards as it had."""
+    check_model(model)
+    executor = executor_of(executor)
+    check_seed(seed)
+    partition = as_partition(
+        rows, None if isinstance(rows, AbstractPartition) else num_shards, seed
+    )
+    return checked_target(model, partition, executor, jax.random.key(seed))
+
+
+def _compile(prepared: Prepared, request: Request) -> None:
+    """Compile in parallel what sampling and combining need, where both happen in this process."""
+    if not request.executor.in_process:
+        return
+    plan, target = prepared.plan, prepared.target
+    densities = [
+        target.shard_cache.density(shard, plan.prior_power, plan.likelihood_power)
+        for shard in _one_shard_per_shape(prepared.shard_facts)
+    ]
+    start = jnp.asarray(plan.start)
+    jobs: list[Callable[[], None]] = [
+        partial(plan.sampler.prepare, density, start) for density in densities
+    ]
+    if request.combiner.needs.scores:
+        jobs.append(target.prepare)
+    list(thread_map(lambda job: job(), jobs))
+
+
+def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key: Array) -> Plan:
+    prior_power = 1 / target.num_shards if request.prior == "subposterior" else 1.0
+    likelihood_power = float(target.num_shards) if request.prior == "powered" else 1.0
+    sampler = request.sampler
+    if sampler is None:
+        density = target.shard_cache.density(0, prior_power, likelihood_power)
+        sampler = _choose_sampler(own_sampler, density, start)
+    return Plan(
+        sampler,
+        np.asarray(start),
+        np.asarray(jax.random.key_data(key)),
+        request.num_draws,
+        request.thin,
+        prior_power,
+        likelihood_power,
+        store=request.store,
+    )
+
+
+def _own_sampler(target: Target, prior: Prior) -> Any:
+    """Return the sampler that the model brings for its rows, unless it cannot use the prior."""
+    sampler = target.model.suited_sampler(target.shard_cache.shards)
+    return sampler if _supports_prior(sampler, prior) else None
+
+
+def _supports_prior(sampler: Any, prior: Prior) -> bool:
+    return prior != "powered" or getattr(sampler, "takes_powers", False)
+
+
+def _choose_sampler(own_sampler: Any, density: Subposterior, start: Point) -> AbstractSampler:
+    """Return the model's own sampler; in place of NUTS, HMC where it is the better one."""
+    if own_sampler is not None and not isinstance(own_sampler, NUTS):
+        return own_sampler
+    return HMC() if suits(density, start) else own_sampler or NUTS()
+
+
+def _open_store(
+    store: Store,
+    settings: dict[str, Any],
+    target: Target,
+    facts: Sequence[ShardFacts],
+    key: Array,
+) -> None:
+    """Record what is sampled in the run directory, or check that it is what was sampled before."""
+    fingerprint = {
+        "log densities": _log_density_fingerprint(target, key),
+        "shards": [shard.checksum for shard in facts],
+    }
+    store.agree(settings | fingerprint)
+    store.save_space(target.model.space)
+
+
+def _log_density_fingerprint(target: Target, key: Array) -> list[str]:
+    """Return log prior and log likelihood of one shard at a few points, in ten digits.
+
+    A model that was changed has other values; pickled code would differ without a change.
+    """
+    model, shard = target.model, target.pilot.shard
+    points = 0.5 * jax.random.normal(key, (NUM_FINGERPRINT_POINTS, model.space.dim))
+    values = [
+        (model.log_prior_at(point), model.log_likelihood_at(point, shard)) for point in points
+    ]
+    return [f"{float(value):.10g}" for pair in values for value in pair]
+
+
+def _one_shard_per_shape(facts: Sequence[ShardFacts]) -> list[int]:
+    return list({shard.num_padded: index for index, shard in enumerate(facts)}.values())

@@ -1,0 +1,69 @@
+"""The first stage: partitions, checks, the common start, and the sampler."""
+
+import numpy as np
+import pytest
+
+import vcmc
+from vcmc.inference.clock import Clock
+from vcmc.inference.preparation import Request, as_partition, prepare, result_target
+from vcmc.progress import ProgressDisplay
+
+
+def request(**changes):
+    arguments = {
+        "seed": 0,
+        "num_draws": 100,
+        "thin": 1,
+        "sampler": None,
+        "combiner": vcmc.combiners.Consensus(),
+        "executor": None,
+        "prior": None,
+        "store": None,
+    }
+    return Request.checked(**(arguments | changes))
+
+
+@pytest.mark.parametrize(
+    ("prior", "powers"),
+    [("subposterior", (1 / 4, 1.0)), ("partial", (1.0, 1.0)), ("powered", (1.0, 4.0))],
+)
+def test_the_prior_sets_the_powers_of_the_plan(prior, powers, conjugate):
+    combiner = vcmc.combiners.Variational()
+    partition = as_partition(conjugate.rows, 4, seed=0)
+    with ProgressDisplay(False) as display:
+        chosen = request(prior=prior, combiner=combiner, sampler=vcmc.samplers.NUTS())
+        prepared = prepare(conjugate.model, partition, chosen, display, Clock())
+    assert (prepared.plan.prior_power, prepared.plan.likelihood_power) == powers
+    mean, covariance = conjugate.posterior()
+    # the start is the mode of the full posterior, which is Gaussian
+    assert (np.abs(prepared.plan.start - mean) < 1e-3 * np.sqrt(np.diag(covariance))).all()
+    assert prepared.settings["prior"] == prior
+    assert sum(prepared.settings["shard_sizes"]) == len(conjugate.rows["y"])
+
+
+def test_a_partition_is_taken_as_it_is(conjugate):
+    partition = vcmc.split(conjugate.rows, 3)
+    assert as_partition(partition, None, seed=0) is partition
+    assert as_partition(partition, 3, seed=0) is partition
+    with pytest.raises(ValueError, match=r"the partition's number of shards \(3\); got 2"):
+        as_partition(partition, 2, seed=0)
+
+
+def test_a_function_of_the_shard_needs_a_number_of_shards(conjugate):
+    partition = vcmc.split(conjugate.rows, 3)
+
+    def load(shard):
+        return {name: values[partition.members[shard]] for name, values in conjugate.rows.items()}
+
+    assert as_partition(load, 3, seed=0).num_shards == 3
+    with pytest.raises(ValueError, match="num_shards is required unless rows is a Partition"):
+        as_partition(load, None, seed=0)
+
+
+def test_the_target_of_a_result_is_the_full_log_density(conjugate):
+    target = result_target(conjugate.model, conjugate.rows, 3, None, 0)
+    mean, covariance = conjugate.posterior()
+    _, scores = target(np.stack([mean, mean + np.sqrt(np.diag(covariance))]))
+    np.testing.assert_allclose(scores[0], 0, atol=1e-6)
+    expected = -np.linalg.solve(covariance, np.sqrt(np.diag(covariance)))
+    np.testing.assert_allclose(scores[1], expected, rtol=1e-8)
