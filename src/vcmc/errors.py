@@ -49,17 +49,22 @@ class AssessmentError(ShardError):
 PACKAGE_FOLDER = str(Path(__file__).parent)
 
 
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code that called vcmc."""
+    if sys.version_info >= (3, 12):
+        warnings.warn(message, category, skip_file_prefixes=(PACKAGE_FOLDER,))
+    else:
+        warnings.warn(message, category, stacklevel=_user_stacklevel())
+
+
 def warn_doubtful(notes: Iterable[str]) -> None:
-    """Warn of what looks doubtful in a result, at the line of the user's code that called vcmc."""
+    """Warn of what looks doubtful in a result."""
     for note in notes:
-        if sys.version_info >= (3, 12):
-            warnings.warn(note, DoubtfulWarning, skip_file_prefixes=(PACKAGE_FOLDER,))
-        else:
-            warnings.warn(note, DoubtfulWarning, stacklevel=_user_stacklevel())
+        warn_user(note, DoubtfulWarning)
 
 
 def _user_stacklevel() -> int:
-    """Return the stack level, as `warn_doubtful` sees it, of the first frame outside vcmc."""
+    """Return the stack level, as `warn_user` sees it, of the first frame outside vcmc."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
         level, frame = level + 1, frame.f_back

@@ -15,7 +15,8 @@ from vcmc.inference.arguments import (
 def test_the_error_of_a_wrong_type_shows_an_example():
     with pytest.raises(
         TypeError,
-        match=r"combiner must be a Combiner instance, e\.g\. vcmc\.combiners\.Consensus\(\); got 'x'\.",
+        match=r"combiner must be a Combiner instance, e\.g\. "
+        r"vcmc\.combiners\.Consensus\(\); got 'x'\.",
     ):
         check_combiner("x")
     with pytest.raises(TypeError, match=r"executor must be an Executor instance, e\.g\. Local\(\)"):

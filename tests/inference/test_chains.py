@@ -1,4 +1,4 @@
-"""Chains that fail are tried again with other random numbers; what fails for good is named, and the rest kept."""
+"""Chains that fail are retried with other random numbers; the rest is kept if they fail again."""
 
 import jax
 import jax.numpy as jnp

@@ -38,7 +38,8 @@ def test_every_combiner_has_its_errors(comparison):
         "Variational",
     ]
     assert list(comparison.trees) == list(entries)
-    # the posterior is Gaussian: full consensus is exact up to the Monte Carlo error of a thousand draws, averages are not
+    # the posterior is Gaussian: full consensus is exact up to the Monte Carlo error of a
+    # thousand draws, averages are not
     assert entries["Consensus()"].errors.mean_worst < 4 / np.sqrt(500)
     assert entries["Swiss"].errors.mean_worst < 4 / np.sqrt(500)
     assert entries["Variational"].errors.sd_worst < 4 / np.sqrt(2 * 500)

@@ -40,7 +40,7 @@ def test_chains_find_the_posterior_from_starts_near_and_far(off, skewed):
     assert run.rhat < 1.01
     draws, sds = run.draws.reshape(-1, 3), np.sqrt(np.diag(covariance))
     assert (np.abs(draws.mean(axis=0) - mean) < 4 * sds / np.sqrt(run.ess)).all()
-    # the kurtosis of these is at most 6, so an estimated sd has an error of at most sqrt(5 / 4) / sqrt(ESS)
+    # their kurtosis is at most 6: an estimated sd has an error of at most sqrt(5 / 4 / ESS)
     assert (np.abs(draws.std(axis=0) / sds - 1) < 4 * 1.2 / np.sqrt(run.ess)).all()
     # skewness, which no Gaussian has: that of the third coordinate is known
     third = (draws[:, 2] - draws[:, 2].mean()) / draws[:, 2].std()

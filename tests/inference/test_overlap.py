@@ -1,4 +1,4 @@
-"""Overlap: the same shard draws, the same posterior up to its error, and an optimiser that starts where it got to before."""
+"""Overlap: the same shard draws, the same posterior up to its error, a better start."""
 
 import numpy as np
 import pytest

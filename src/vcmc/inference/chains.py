@@ -159,7 +159,7 @@ def _run_tasks(
 def make_chain(
     shard_cache: ShardCache, task: Task, advance: Callable[[int], None], plan: Plan
 ) -> ChainResult:
-    """Make one chain, in whatever process, or continue the first part that the task or the store has."""
+    """Make one chain, in any process, or continue the part that the task or the store has."""
     (shard,), number, begun = task
     folder = plan.store.chain(shard, number, plan.attempt) if plan.store else None
     if folder:

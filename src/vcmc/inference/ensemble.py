@@ -1,4 +1,4 @@
-r"""Many short chains on the full target, run as one batch: every pass over the data serves them all.
+r"""Many short chains on the full target, in one batch: each pass over the data serves them all.
 
 Hamiltonian Monte Carlo in coordinates that the chains' starting points whiten. There a posterior
 is nearly a standard Gaussian, of which a trajectory of length $\pi / 2$ makes an independent draw.

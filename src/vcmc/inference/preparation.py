@@ -194,7 +194,7 @@ def as_partition(
 def checked_target(
     model: Model, partition: AbstractPartition, executor: AbstractExecutor, key: Array
 ) -> Target:
-    """Build the target of a model with its point estimates, and check that the model can be sharded."""
+    """Build the target of a model with its point estimates, and check that it can be sharded."""
     target = Target.fitted(model, partition, executor)
     point = 0.5 * jax.random.normal(key, (target.model.space.dim,))
     shards = [target.shard_cache.shards[shard] for shard in range(min(2, target.num_shards))]
@@ -204,7 +204,7 @@ def checked_target(
 
 
 def result_target(model: Model, rows: Any, num_shards: int, executor: Any, seed: int) -> Target:
-    """Build the full-data target for a result that is there: its rows in as many shards as it had."""
+    """Build the full-data target of a result, with its rows in as many shards as it had."""
     check_model(model)
     executor = executor_of(executor)
     check_seed(seed)

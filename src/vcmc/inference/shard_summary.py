@@ -117,7 +117,7 @@ def _summarize_shard(
 
 @dataclass(frozen=True)
 class StreamedPoints:
-    """Draws as points, loaded one shard at a time, with common labels of exchangeable components."""
+    """Draws as points with common labels of components, loaded one shard at a time."""
 
     space: Product
     draws: StreamedDraws
