@@ -43,7 +43,7 @@ from .space import (
     Space,
 )
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "CombineError",
