@@ -89,6 +89,12 @@ def test_the_reference_has_every_public_name():
             assert re.search(pattern, pages), f"{menu}.{name}"
 
 
+def test_the_readme_is_short():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 110
+    assert max(len(line) for line in lines) <= 120
+
+
 def test_links_of_the_readme_lead_to_files():
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / "README.md").read_text())
     assert len(links) > 10

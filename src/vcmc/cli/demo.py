@@ -129,11 +129,11 @@ def _plot(answers: Mapping[str, Answer], shards: np.ndarray, folder: Path) -> st
     """Save the densities of two coefficients; return the path, or what to install."""
     try:
         from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError:
         return "No picture: matplotlib is not installed. Try: pip install 'vcmc[plots]'"
 
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    figure.get_layout_engine().set(wspace=0.06)  # type: ignore[union-attr]
+    figure = Figure(figsize=(10, 4.2), layout=ConstrainedLayoutEngine(wspace=0.06))
     for axes, index in zip(figure.subplots(1, len(PICTURED)), PICTURED, strict=True):
         _plot_coefficient(axes, answers, shards, index)
     handles, labels = axes.get_legend_handles_labels()
