@@ -1,4 +1,7 @@
-"""Formulas as MathML, made when the site is built: browsers show it by themselves, without scripts or fonts from elsewhere."""
+"""Convert formulas to MathML when the site is built.
+
+Browsers render MathML themselves, so the site needs no scripts or fonts from elsewhere.
+"""
 
 import html
 import re
@@ -8,51 +11,49 @@ from typing import Any
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 
-FORMULA = re.compile(
-    r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
-)  # what pymdownx.arithmatex writes
+# The markup that pymdownx.arithmatex writes.
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 ALPHABET = re.compile(r'<mi mathvariant="(double-struck|script)">([A-Za-z])</mi>')
-NAME = r"<m[io][^>]*>(?:log|det|exp|min|max|tr|Cov)</m[io]>"
-AFTER = re.compile(rf"({NAME}|</munder>)(?=<m(?:i|n|sub|over|frac|row)\b)")
-BEFORE = re.compile(rf"(</m(?:i|n|sub|sup|frac|row)>)(?={NAME})")
+FUNCTION = r"<m[io][^>]*>(?:log|det|exp|min|max|tr|Cov)</m[io]>"
+AFTER_FUNCTION = re.compile(rf"({FUNCTION}|</munder>)(?=<m(?:i|n|sub|over|frac|row)\b)")
+BEFORE_FUNCTION = re.compile(rf"(</m(?:i|n|sub|sup|frac|row)>)(?={FUNCTION})")
 SPACE = '<mspace width="0.17em"/>'
-RELATIONS = (
-    "\u223c\u2ab0\u227b\u21a6"  # as in "draws ∼ p": the converter takes some of them for letters
-)
+RELATIONS = "\u223c\u2ab0\u227b\u21a6"  # ∼ ⪰ ≻ ↦: the converter takes some of them for letters
 
 
 def on_page_content(markup: str, page: Any, **_: Any) -> str:
-    """Put MathML in the place of every formula of a page, its docstrings' among them."""
+    """Replace every formula of a page by MathML, formulas in docstrings included."""
 
-    def formula(found: re.Match[str]) -> str:
-        made = mathml(html.unescape(found[3]), found[2] == "[")
-        if "\\" in made:
-            raise PluginError(
-                f"{page.file.src_path}: a formula has a command that is not known: {found[3]}"
-            )
-        return made
+    def replace(match: re.Match[str]) -> str:
+        markup = mathml(html.unescape(match[3]), match[2] == "[")
+        if "\\" in markup:
+            raise PluginError(f"{page.file.src_path}: unknown TeX command in formula: {match[3]}")
+        return markup
 
-    return FORMULA.sub(formula, markup)
+    return FORMULA.sub(replace, markup)
 
 
 def mathml(tex: str, is_block: bool) -> str:
-    """One formula, in what browsers know of MathML: letters of other alphabets are letters of their own, and names of functions stand apart."""
-    made = html.unescape(
-        convert(tex.replace(r"\sim", "\u223c"), display="block" if is_block else "inline")
+    """Convert one formula to the subset of MathML that browsers support.
+
+    Letters of other alphabets become single characters, and function names get thin spaces.
+    """
+    display = "block" if is_block else "inline"
+    markup = html.unescape(convert(tex.replace(r"\sim", "\u223c"), display=display))
+    markup = markup.replace("&", "&amp;")
+    markup = ALPHABET.sub(
+        lambda match: f'<mi mathvariant="normal">{_letter(match[1], match[2])}</mi>', markup
     )
-    made = made.replace("&", "&amp;")
-    made = ALPHABET.sub(
-        lambda found: f'<mi mathvariant="normal">{_letter(found[1], found[2])}</mi>', made
-    )
-    made = re.sub(f"<mi>([{RELATIONS}])</mi>", r"<mo>\1</mo>", made)
-    made = re.sub(r"<mo[^>]*>\|</mo>", '<mo stretchy="false" lspace="0" rspace="0">|</mo>', made)
-    made = re.sub(r"<mo[^>]*>(det|log|exp|tr|Cov)</mo>", r"<mi>\1</mi>", made)
-    made = made.replace("\u00af</mo>", "\u203e</mo>")  # a bar over a letter, as wide as the letter
-    return AFTER.sub(rf"\1{SPACE}", BEFORE.sub(rf"\1{SPACE}", made))
+    markup = re.sub(f"<mi>([{RELATIONS}])</mi>", r"<mo>\1</mo>", markup)
+    bar = '<mo stretchy="false" lspace="0" rspace="0">|</mo>'
+    markup = re.sub(r"<mo[^>]*>\|</mo>", bar, markup)
+    markup = re.sub(r"<mo[^>]*>(det|log|exp|tr|Cov)</mo>", r"<mi>\1</mi>", markup)
+    markup = markup.replace("\u00af</mo>", "\u203e</mo>")  # an overbar as wide as its letter
+    return AFTER_FUNCTION.sub(rf"\1{SPACE}", BEFORE_FUNCTION.sub(rf"\1{SPACE}", markup))
 
 
 def _letter(alphabet: str, letter: str) -> str:
-    """A letter of another alphabet; Unicode has a few of them under shorter names."""
+    """Return a letter of another alphabet; Unicode has a few under shorter names."""
     name = f"{alphabet.upper()} {'CAPITAL' if letter.isupper() else 'SMALL'} {letter.upper()}"
     try:
         return unicodedata.lookup(f"MATHEMATICAL {name}")

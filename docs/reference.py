@@ -1,4 +1,8 @@
-"""What the reference's pages must be told of our sources: what records are made with, and that lines after `>>>` are code."""
+"""A Griffe extension for the reference pages.
+
+It gives records (Equinox modules, named tuples) the `__init__` that they have at run time, and
+fences the examples in docstrings.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,38 +10,38 @@ from typing import Any
 
 import griffe
 
-ROOTS = {"eqx.Module", "NamedTuple"}
-MADE = ("eqx.field", "field")  # what a default is given by, where it is not a value
+RECORD_BASES = {"eqx.Module", "NamedTuple"}
+FIELD_FUNCTIONS = ("eqx.field", "field")
 EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 
 
 class Reference(griffe.Extension):
-    """Change what was read of the package, once all of it is known."""
+    """Adjust the objects of the package after all of them are loaded."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Give records the `__init__` that they have when they run, and fence examples."""
-        objects = list(_inside(pkg))
-        for each in objects:
-            if each.docstring:
-                each.docstring.value = EXAMPLE.sub(r"```pycon\n\g<0>\n```", each.docstring.value)
-        classes = [each for each in objects if isinstance(each, griffe.Class)]
-        written = {each.path for each in classes if "__init__" in each.members}
-        for each in classes:
-            family = [each, *each.mro()]
-            is_record = any(str(base) in ROOTS for member in family for base in member.bases)
-            if is_record and written.isdisjoint(member.path for member in family):
-                each.set_member("__init__", _init(each, family[::-1]))
+        """Add `__init__` to records, and fence examples."""
+        objects = list(_walk(pkg))
+        for item in objects:
+            if item.docstring:
+                item.docstring.value = EXAMPLE.sub(r"```pycon\n\g<0>\n```", item.docstring.value)
+        classes = [item for item in objects if isinstance(item, griffe.Class)]
+        explicit = {cls.path for cls in classes if "__init__" in cls.members}
+        for cls in classes:
+            family = [cls, *cls.mro()]
+            is_record = any(str(base) in RECORD_BASES for member in family for base in member.bases)
+            if is_record and explicit.isdisjoint(member.path for member in family):
+                cls.set_member("__init__", _init(cls, family[::-1]))
 
 
-def _inside(parent: griffe.Object) -> Iterator[griffe.Object]:
+def _walk(parent: griffe.Object) -> Iterator[griffe.Object]:
     yield parent
     for member in parent.members.values():
         if not isinstance(member, griffe.Alias):
-            yield from _inside(member)
+            yield from _walk(member)
 
 
-def _init(each: griffe.Class, family: list[griffe.Class]) -> griffe.Function:
-    """Fields are arguments, those of classes above first, as of dataclasses."""
+def _init(cls: griffe.Class, family: list[griffe.Class]) -> griffe.Function:
+    """Return an `__init__` whose arguments are the fields, those of base classes first."""
     kind = griffe.ParameterKind.positional_or_keyword
     parameters = {"self": griffe.Parameter("self", kind=kind)}
     for member in family:
@@ -49,17 +53,19 @@ def _init(each: griffe.Class, family: list[griffe.Class]) -> griffe.Function:
                     name, annotation=annotation, kind=kind, default=default
                 )
     return griffe.Function(
-        "__init__", parameters=griffe.Parameters(*parameters.values()), lineno=each.lineno
+        "__init__", parameters=griffe.Parameters(*parameters.values()), lineno=cls.lineno
     )
 
 
 def _default(value: Any) -> Any:
-    """The default of a field: what it is, or what makes it; nothing if it must be given."""
-    if not (isinstance(value, griffe.ExprCall) and str(value.function) in MADE):
+    """Return the default of a field, or a call of its factory; None if the field is required."""
+    if not (isinstance(value, griffe.ExprCall) and str(value.function) in FIELD_FUNCTIONS):
         return value
-    given = {
-        each.name: each.value for each in value.arguments if isinstance(each, griffe.ExprKeyword)
+    keywords = {
+        keyword.name: keyword.value
+        for keyword in value.arguments
+        if isinstance(keyword, griffe.ExprKeyword)
     }
-    if "default_factory" in given:
-        return f"{given['default_factory']}()"
-    return given.get("default")
+    if "default_factory" in keywords:
+        return f"{keywords['default_factory']}()"
+    return keywords.get("default")

@@ -50,7 +50,7 @@ from .space import (
     Space,
 )
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "AssessmentError",

@@ -25,7 +25,7 @@ def test_demo_prints_a_table_and_saves_a_picture(tmp_path, monkeypatch):
         "The result is",
     ):
         assert word in result.output
-    table = result.output.split("What vcmc says of itself")[0]
+    table = result.output.split("The error estimate of vcmc")[0]
     assert len(re.findall(r"-?\d+\.\d{3} ± \d+\.\d{3}", table)) == 5 * 4
     assert (tmp_path / "pictures" / "demo.png").stat().st_size > 20_000
 
