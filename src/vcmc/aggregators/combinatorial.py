@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ..linalg.operators import AbstractMatrix
 from ..space import Point, Product, Scalar
 from .base import AbstractAggregator, AbstractFamily
 from .vector import VectorFamily
@@ -53,7 +54,7 @@ class Combinatorial(AbstractAggregator):
     def precision(self, moments: Any) -> Float[np.ndarray, "dim dim"] | None:
         return self.inner.precision(moments)
 
-    def covariance(self, moments: Any) -> Float[Array, "dim dim"] | Float[Array, " dim"] | None:
+    def covariance(self, moments: Any) -> AbstractMatrix | None:
         return self.inner.covariance(moments)
 
     def expected_square(

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..diagnostics import convergence
-from ..linalg.stein import Frame
+from ..linalg.whitening import Whitening
 from ..target import Target
 
 NUM_CHAINS, MAX_ITERATIONS = 32, 500
@@ -100,7 +100,7 @@ class _Chains:
         self.target = target
         self.generator = generator
         self.starts = starts
-        self.frame = Frame.of(starts)
+        self.frame = Whitening.from_draws(starts)
         self.num_evaluations = 0
         self.step = _StepSize(starts.shape[1] ** -0.25)
 
@@ -109,7 +109,7 @@ class _Chains:
         order = self.generator.permutation(len(self.starts))
         for first in range(0, len(order), num_chains):
             chosen = np.resize(order[first : first + num_chains], num_chains)
-            state = self._at(self.frame.white(self.starts[chosen]))
+            state = self._at(self.frame.whiten(self.starts[chosen]))
             finite = np.flatnonzero(
                 np.isfinite(state.values) & np.isfinite(state.scores).all(axis=1)
             )
@@ -122,9 +122,9 @@ class _Chains:
         )
 
     def _at(self, white: Batch) -> State:
-        values, scores = self.target(jnp.asarray(self.frame.place(white)))
+        values, scores = self.target(jnp.asarray(self.frame.unwhiten(white)))
         self.num_evaluations += len(white)
-        return State(white, np.asarray(values), self.frame.turned(np.asarray(scores)))
+        return State(white, np.asarray(values), self.frame.whiten_scores(np.asarray(scores)))
 
     def move(self, state: State, adapt: bool) -> tuple[State, float]:
         """One trajectory of every chain."""
@@ -160,7 +160,7 @@ class _Chains:
         white = np.stack(path[first:], axis=1)
         rhat = float(np.max(convergence.rhat(white[None])))
         ess = float(np.min(convergence.ess(white[None])))
-        draws = self.frame.place(white)
+        draws = self.frame.unwhiten(white)
         settled = rhat < GOOD_RHAT and ess >= min_ess
         acceptance = float(np.mean(accepted[first:]))
         return Run(draws, rhat, ess, acceptance, self.num_evaluations, settled)
