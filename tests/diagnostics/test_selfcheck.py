@@ -124,7 +124,7 @@ def test_what_is_not_finite_is_counted():
     assert check.num_not_finite == np.sum(draws[:, 0] <= 0)
 
 
-def test_where_there_is_no_hill_there_are_no_errors():
+def test_without_a_maximum_nearby_there_are_no_errors():
     """Draws in the valley between two modes."""
     target = make_target(
         lambda params, rows: (

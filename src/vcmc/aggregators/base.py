@@ -84,7 +84,7 @@ class AbstractAggregator(eqx.Module):
 
     @abc.abstractmethod
     def shard_weights(self) -> Float[Array, "shard dim"]:
-        """Return a weight for each shard and coordinate, for reports: of matrices, the diagonals."""
+        """Return a weight for each shard and coordinate, for reports; of matrices the diagonals."""
 
     def __call__(self, points: Float[Array, "shard dim"]) -> Point:
         return self.merge(self.prepare(points))

@@ -1,4 +1,4 @@
-r"""Entropies of aggregated draws: bounds from the shards' entropies, or the entropy of a Gaussian sum.
+r"""Entropies of aggregated draws: bounds from the shards' entropies, or that of a Gaussian sum.
 
 For sums $F = \sum_k F_k$ of independent parts, let $H_k$ be the entropy of shard $k$ and
 $j_k = \mathbb E \log |\det J(F_k)|$. The entropy power inequality gives three lower bounds on
@@ -8,9 +8,10 @@ the entropy of $F$, each at most the next:
 |---|---|---|
 | `Relaxed` | $\min_k H_k + \frac 1 K \sum_k j_k$ | the paper's; concave in the weights |
 | `Tighter` | $\min_k H_k + \max_k j_k$ | the paper's tighter one; not concave |
-| `EntropyPower` | $\frac d 2 \log \sum_k \exp \frac 2 d (H_k + j_k)$ | exact for Gaussians with proportional covariances |
+| `EntropyPower` | $\frac d 2 \log \sum_k \exp \frac 2 d (H_k + j_k)$ | the tightest |
 
-`GaussianSum` is not a bound: it is the entropy itself if the sum is Gaussian.
+`EntropyPower` is exact for all Gaussians with proportional covariances. `GaussianSum` is not a
+bound: it is the entropy itself if the sum is Gaussian.
 """
 
 import abc
@@ -92,8 +93,8 @@ class NearestNeighbours(AbstractEntropyEstimate):
         if num_draws <= max(self.num_neighbours, dim):
             raise ValueError(
                 f"NearestNeighbours({self.num_neighbours}) needs more draws than neighbours and "
-                f"dimensions; got {num_draws} different draws in {dim} dimensions. Use the estimate "
-                "variational.Gaussian()."
+                f"dimensions; got {num_draws} different draws in {dim} dimensions. Use the "
+                "estimate variational.Gaussian()."
             )
         root = np.linalg.cholesky(np.atleast_2d(np.cov(draws, rowvar=False)))
         white = Whitening(draws.mean(axis=0), DenseOperator(root)).whiten(draws)

@@ -62,5 +62,5 @@ class ProjectedGradient(AbstractGradient):
 
 
 def _square(values: Array) -> Array:
-    """Return squared norms: of each coordinate's weights, as they are projected apart, or of all."""
+    """Return squared norms: one per coordinate for diagonal weights, one for all matrices."""
     return jnp.sum(values**2, axis=0) if values.ndim == 2 else jnp.sum(values**2)
