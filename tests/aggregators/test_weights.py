@@ -36,7 +36,7 @@ def test_projection_of_weights_is_that_of_a_quadratic_program(seed, num_shards, 
 
 
 def conditions(values, projected, floor):
-    """How far the conditions of Karush, Kuhn and Tucker, which only the nearest matrices meet, are from being met."""
+    """Return the violation of the KKT conditions, which only the nearest matrices meet."""
     dim = values.shape[1]
     rest = projected - floor * np.eye(dim)
     # W_k - Y_k - M = U_k with U_k ⪰ 0 and U_k (W_k - floor) = 0, for one symmetric M
@@ -54,7 +54,7 @@ def conditions(values, projected, floor):
 
 
 def fit_multiplier(gaps, ranges):
-    """The symmetric M for which (W_k - Y_k - M) vanishes on the range of every part, by least squares."""
+    """Return the symmetric M for which W_k - Y_k - M vanishes on the range of every part."""
     dim = gaps.shape[1]
     rows, columns = np.tril_indices(dim)
     basis = np.zeros((len(rows), dim, dim))
@@ -81,7 +81,7 @@ def test_projection_of_matrices_meets_the_conditions_of_the_nearest(num_shards, 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0])
 def test_projection_of_matrices_is_that_of_a_solver(scale):
-    """Two by two: SciPy over factors W_k = floor + L_k L_kᵀ, whose sum is penalised to be the identity."""
+    """Two by two: SciPy over factors W_k = floor + L_k L_kᵀ, whose sum must be the identity."""
     num_shards, dim = 3, 2
     values = np.asarray(random_matrices(7, num_shards, dim, scale))
     floor = MIN_WEIGHT_SHARE / num_shards * np.eye(dim)

@@ -28,12 +28,12 @@ def test_a_wrong_guess_of_the_curvature_is_corrected_by_the_scores(gaussian):
     _, mean, precision = gaussian
     white = np.random.default_rng(1).normal(size=(20_000, 4))
     estimate = stein_estimate(white, (mean - white) @ precision, np.eye(4))
-    # residuals are as large as the error of the guess, and so is the noise: its share of 20 000 draws is 0.7 %
+    # residuals, and their noise, are as large as the guess is wrong: 0.7 % of that for 20 000 draws
     assert np.abs(estimate.precision - precision).max() < 0.05 * np.abs(precision).max()
 
 
 def test_noise_is_not_taken_for_curvature():
-    """Residuals that have nothing to do with the draws: few draws in many dimensions would make them look bent."""
+    """Residuals that are independent of the draws look nonlinear in many dimensions."""
     generator = np.random.default_rng(2)
     white, noise = generator.normal(size=(2, 60, 50))
     estimate = stein_estimate(white, noise - white, np.eye(50))
@@ -53,7 +53,7 @@ def test_conjugate_gradients_solve(gaussian):
     estimate = conjugate_gradients(
         lambda direction: precision @ direction, precision @ mean, np.ones(4)
     )
-    # it ends when what is left is two hundredths of the goal, in the norm of the preconditioner
+    # it ends at a residual of two hundredths of the goal, in the norm of the preconditioner
     assert np.linalg.norm(precision @ (estimate - mean)) < 0.02 * np.linalg.norm(precision @ mean)
     backwards = conjugate_gradients(lambda direction: -direction, mean, np.ones(4))
     np.testing.assert_array_equal(backwards, mean)  # not positive definite: a step along the slope

@@ -21,7 +21,7 @@ ENTROPIES = [Relaxed(), Tighter(), EntropyPower()]
 
 @pytest.mark.parametrize(("entropy", "expected"), [(Relaxed(), 0.234), (EntropyPower(), 0.1)])
 def test_two_shards_of_precisions_one_and_nine(entropy, expected):
-    """The relaxation is biased where shards differ; the entropy power bound is exact in one dimension."""
+    """The relaxation is biased if shards differ; the power bound is exact in one dimension."""
     precisions = np.array([1.0, 9.0])
     entropies = jnp.asarray(0.5 * np.log(2 * np.pi * np.e / precisions))
 
@@ -80,7 +80,7 @@ NORMAL = 0.5 * np.log(2 * np.pi * np.e)
     ],
 )
 def test_entropies_of_known_densities(estimate, draw, expected):
-    """The estimates' own errors are about 0.02 for 5 000 draws, and edges bias nearest neighbours by as much."""
+    """Errors are about 0.02 for 5 000 draws; edges bias nearest neighbours by as much."""
     found = float(estimate(jnp.asarray(draw(np.random.default_rng(0)))[None])[0])
     assert found == pytest.approx(expected, abs=0.07)
 
@@ -109,7 +109,7 @@ def test_nearest_neighbours_need_draws():
 
 
 def test_entropies_of_many_coordinates_take_no_matrices():
-    """Of more coordinates than draws, and many, variances alone count: exact where coordinates are independent."""
+    """Variances alone count, which is exact for independent coordinates."""
     draws = (
         np.random.default_rng(0).normal(size=(2, 400, 1500)) * np.array([1.0, 3.0])[:, None, None]
     )

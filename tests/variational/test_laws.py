@@ -1,4 +1,4 @@
-"""Laws of optimizers: they find the optimum that SciPy finds, stop there, and stay among the weights."""
+"""Laws of optimizers: they find SciPy's optimum, stop there, and return valid weights."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -94,7 +94,8 @@ def test_it_finds_the_optimum(name, full, shards, draws, optima):
     start = closed_form(shards, matrices_of(aggregator))
     assert result.warning == ""
     assert len(result.values) == len(result.errors) < optimizer.max_iterations
-    # it ends when rises are below the noise of a window, a few hundredths of a nat here; half the rows are noisier
+    # it ends when rises are below the noise of a window, here a few hundredths of a nat;
+    # half the rows are noisier
     assert best - found < max(0.05, 0.02 * (best - start)) * (
         1 if optimizer.data_fraction == 1 else 5
     )

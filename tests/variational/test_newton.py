@@ -38,22 +38,22 @@ def test_gaussian_shards_become_their_product(num_shards, start, gaussian_shards
     np.testing.assert_allclose(np.cov(merged.T, bias=True), covariance, rtol=1e-7, atol=1e-9)
     assert found.warning == ""
     assert len(found.values) <= 5
-    # the objective's constant is that of the target: at the optimum, minus its mean square plus the Gaussian's entropy
+    # the optimum, up to the target's constant: minus half the mean square plus the entropy
     target = float(shards.target()(jnp.asarray(mean)[None])[0][0])
     expected = target - 1.5 + 0.5 * np.linalg.slogdet(2 * np.pi * np.e * covariance)[1]
-    # the last step, of less than 1.5e-4 nats, is not looked at again
+    # the last step, of less than 1.5e-4 nats, is not evaluated
     assert found.values[-1] == pytest.approx(expected, abs=4 * found.errors[-1] + 2e-4)
 
 
 def test_few_draws_are_enough_where_the_target_is_gaussian(gaussian_shards):
-    """With the curvature known they say it all; a last batch of more would be a pass over the rows for nothing."""
+    """With a known curvature they are exact; a larger last batch would be a wasted pass."""
     shards = gaussian_shards(4, 3)
     target = shards.target()
-    looked = []
+    batch_sizes = []
 
     class Counted(Target):
         def __call__(self, points, only=None):
-            looked.append(len(points))
+            batch_sizes.append(len(points))
             return super().__call__(points, only)
 
     maximize(
@@ -61,7 +61,7 @@ def test_few_draws_are_enough_where_the_target_is_gaussian(gaussian_shards):
         shards.draws(500),
         Counted(target.model, target.shard_cache.partition, target.executor),
     )
-    assert max(looked) == Newton().num_samples
+    assert max(batch_sizes) == Newton().num_samples
 
 
 def test_a_scale_for_every_coordinate(gaussian_shards):
@@ -94,7 +94,7 @@ def wiggly(scale, low=None):
 
 
 def test_it_settles_on_a_slope_beside_a_cliff():
-    """Coefficients of covariates that no event ever came with: full steps jump to and fro between two places."""
+    """Covariates without events: full steps alternate between two points."""
 
     def log_likelihood(params, rows):
         return 9 * rows["one"] * jnp.sum(jax.nn.log_sigmoid(4 - params["theta"]))
@@ -136,7 +136,7 @@ def test_it_never_lowers_the_objective_beyond_its_noise(place):
 
 
 def test_a_valley_is_left_for_the_mode():
-    """Draws that lie where the curvature is that of a valley, between two modes of different heights."""
+    """Draws lie in a valley, between two modes of different heights."""
 
     def log_likelihood(params, rows):
         theta = params["theta"]

@@ -150,7 +150,7 @@ KINDS += [(kind, GaussianSum()) for kind in ("vector", "vector, full", "combinat
 
 @pytest.mark.parametrize(("kind", "entropy"), KINDS)
 def test_gaussian_shards_have_a_closed_form(kind, entropy, gaussian_shards):
-    """All pairs of draws with the shards' exact moments: no Monte Carlo error is left, but that of entropies."""
+    """All pairs of draws with exact moments: only the entropies have a Monte Carlo error."""
     shards = gaussian_shards(2, 2, spread=0.3)
     draws = shards.draws(60)
     share = np.array([[0.3, 0.6], [0.7, 0.4]])
@@ -232,7 +232,7 @@ def test_the_relaxed_entropy_is_concave(seed, full):
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0, 1]))
 def test_products_are_concave_in_each_block(seed, varied):
-    """A density that is concave in each of two blocks, but not in both: the objective is as Theorem 1 says."""
+    """Theorem 1 for a density that is concave in each of two blocks, but not in both."""
 
     def density(points):
         return jax.vmap(jax.value_and_grad(lambda point: -jnp.sum((point[:2] * point[2:]) ** 2)))(

@@ -23,7 +23,7 @@ from .base import AbstractAggregator, AbstractFamily
 from .vector import VectorFamily
 from .weights import AbstractStart
 
-MAX_ROUNDS = 20  # of aligning and averaging; two or three are usual
+MAX_ROUNDS = 20  # of aligning and averaging, which normally end when labels no longer change
 
 
 class Combinatorial(AbstractAggregator):

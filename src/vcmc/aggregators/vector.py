@@ -135,5 +135,5 @@ class VectorFamily(AbstractFamily):
             return Vector(Matrices(jnp.asarray(weights)).project())
         frame = np.linalg.inv(np.linalg.cholesky(precisions.sum(axis=0))).T
         framed = np.linalg.solve(frame, weights @ frame)
-        symmetric = (framed + framed.transpose(0, 2, 1)) / 2
-        return Vector(Matrices(jnp.asarray(symmetric)), DenseOperator(jnp.asarray(frame)))
+        framed = (framed + framed.transpose(0, 2, 1)) / 2  # symmetric up to rounding
+        return Vector(Matrices(jnp.asarray(framed)), DenseOperator(jnp.asarray(frame)))

@@ -25,7 +25,7 @@ from ..linalg.operators import DenseOperator, DiagonalOperator
 from ..space import Scalar
 
 MIN_WEIGHT_SHARE = 1e-3  # the smallest weight, as a share of the uniform weight
-# the projection of matrices: it takes about ten Newton steps, and ends by its tolerance
+# limits of the projection of matrices, which normally ends by its tolerance
 MAX_NEWTON_STEPS = 50
 MAX_CG_STEPS = 200
 MAX_RESIDUAL = 1e-13  # of the sum of the matrices, relative to their largest entry

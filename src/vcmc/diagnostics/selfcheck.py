@@ -39,8 +39,8 @@ NUM_GROUPS = 10  # of the jackknife
 MAX_CORRECTION_SD = 0.1  # sds; after a larger correction the moved draws are evaluated again
 MAX_ROUNDS = 5  # of evaluating and moving draws
 ROUNDING = 1e-9  # relative sd below which a quantity is constant
-# standard errors per unit of the nonlinear share: of the correction's shape, and of its path.
-# Both are calibrated in tests/diagnostics/test_selfcheck.py
+# standard errors per unit of the nonlinear share: of the correction's shape, and of its path;
+# tests/diagnostics/test_selfcheck.py checks that they cover
 SHAPE_ERROR = 0.5
 PATH_ERROR = 0.5
 
@@ -225,7 +225,7 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
 
     estimator = _dense_corrections if whitening.is_dense else _coordinate_corrections
     estimate = estimator(white[points], white_scores, hessian_products)
-    corrected = [
+    corrected_draws = [
         whitening.unwhiten(correction.shift + white @ correction.scale.T)
         for correction in estimate.corrections
     ]
@@ -235,7 +235,7 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
     return Assessment(
         draws,
         white,
-        corrected,
+        corrected_draws,
         estimate.nonlinear_scores,
         is_far,
         estimate.least_curvature,

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from .shrinkage import means_and_covariances
 
-MAX_DENSE_DIM = 600  # coordinates; dense algebra on more of them takes longer than the evaluations
+MAX_DENSE_DIM = 600  # coordinates; matrices of more take too long
 
 Values = Any  # a NumPy or JAX array; jaxtyping's Array is JAX's alone
 

@@ -27,7 +27,7 @@ from ..linalg.stein import (
 )
 
 MIN_STEP_PRECISION = 1e-6  # relative to the current scale; keeps the logarithm of a gain finite
-# a step changes the variance of a coordinate by at most this factor: marginal scores are noisy
+# a step changes the variance of a coordinate by at most this factor
 MAX_VARIANCE_RATIO = 5.0
 
 

@@ -218,7 +218,7 @@ class _Ascent:
             self._warning = (
                 "Newton's method found no way to raise the objective further after "
                 f"{len(self._values)} iterations, though its slope is not zero: do not trust the "
-                "result before you have seen its diagnosis (vcmc.diagnose)."
+                "result without a diagnosis (vcmc.diagnose)."
             )
 
     def result(self, max_iterations: int) -> OptimizationResult:
