@@ -15,6 +15,7 @@ from vcmc.aggregators import AbstractAggregator
 from vcmc.combiners import AbstractCombiner, Combined, Needs
 from vcmc.executors import Local
 from vcmc.executors.base import Outcome
+from vcmc.linalg.operators import DiagonalOperator
 from vcmc.samplers import AbstractSampler
 from vcmc.testing import (
     LawError,
@@ -178,9 +179,9 @@ class Averages(AbstractAggregator):
     def covariance(self, moments):
         if self.fault != "covariance":
             return None
-        return jnp.sum(
-            self.weights[:, None] * moments.var(axis=1), axis=0
-        )  # weights are not squared
+        # weights are not squared
+        variances = jnp.sum(self.weights[:, None] * moments.var(axis=1), axis=0)
+        return DiagonalOperator(variances)
 
     def shard_weights(self):
         return jnp.tile(self.weights[:, None], (1, 3))

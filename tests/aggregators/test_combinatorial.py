@@ -55,7 +55,7 @@ def test_labels_of_the_shards_do_not_matter(alternating, start, draws, relabelle
 
 
 def test_the_first_shards_labels_are_the_common_ones(draws):
-    """Shares are left out: averages in coordinates of broken sticks depend a little on the order of the sticks."""
+    """Without shares: averages in stick-breaking coordinates depend on the order of the sticks."""
     order = jnp.array([2, 0, 3, 1])
     relabel = jax.jit(jax.vmap(SPACE.relabel, in_axes=(0, None)))
     moved = jnp.concatenate([relabel(draws[0], order)[None], draws[1:]])
@@ -68,7 +68,7 @@ def test_the_first_shards_labels_are_the_common_ones(draws):
 
 
 def test_alternating_finds_labels_that_the_first_shard_misleads_about():
-    """A first shard whose components are swapped for each other's places, but only just: the others outvote it."""
+    """The first shard's components are just closer to the wrong ones: the others outvote it."""
     space = Product({"centres": vcmc.Exchangeable(2, vcmc.Real(1))})
     noise = 0.05 * np.random.default_rng(0).normal(size=(5, 200, 2))
     places = np.array([[0.3, 0.0], [-3.0, 0.28], [-3.0, 0.28], [-3.0, 0.28], [-3.0, 0.28]])
@@ -81,7 +81,7 @@ def test_alternating_finds_labels_that_the_first_shard_misleads_about():
 
 
 def test_distances_are_measured_in_units_of_spread():
-    """A coordinate of large numbers and large spread must not drown the one that tells components apart."""
+    """A coordinate of large spread must not dominate the one that distinguishes components."""
     space = Product({"centres": vcmc.Exchangeable(2, vcmc.Real(2))})
     generator = np.random.default_rng(0)
     places = np.array([[[0.0, 0.0], [1.0, 0.0]], [[1.0, 50.0], [0.0, -50.0]]])

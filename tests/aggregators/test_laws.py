@@ -55,7 +55,7 @@ CASES = pytest.mark.parametrize("name", FAMILIES)
 
 @cache
 def shard_draws(name, num_shards, num_draws=200):
-    """Draws of shards that differ in place and spread, around a point whose components lie apart."""
+    """Draws of shards that differ in location and scale, around well separated components."""
     dim = FAMILIES[name][1].dim
     generator = np.random.default_rng(num_shards)
     places = 3 * np.linspace(-1, 1, dim) + 0.1 * generator.normal(size=(num_shards, 1, dim))

@@ -52,7 +52,7 @@ def test_it_is_the_papers_formula():
 
 
 def test_log_volumes_are_exact_for_multiples_of_the_identity():
-    """The part of a shard, Λ → wΛ, as a map of real coordinates, has a Jacobian that can be computed."""
+    """The part of a shard, Λ → wΛ, has a known Jacobian in real coordinates."""
     share, point = 0.3, random_points(2)[0]
     weights = Diagonal(jnp.array([[share] * 3, [1 - share] * 3]))
 

@@ -1,4 +1,4 @@
-"""Projections against an independent solver; free coordinates; shrinkage."""
+"""Projections against an independent solver; free coordinates."""
 
 import jax
 import jax.numpy as jnp
@@ -7,12 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from sklearn.covariance import OAS
 
 from vcmc.aggregators import Diagonal, Matrices, Precision
-from vcmc.aggregators.weights import FLOOR
-from vcmc.linalg.shrinkage import _amounts
-from vcmc.linalg.shrinkage import shrunk_covariances
+from vcmc.aggregators.weights import MIN_WEIGHT_SHARE
 
 
 def random_matrices(seed, num_shards, dim, scale):
@@ -25,7 +22,7 @@ def random_matrices(seed, num_shards, dim, scale):
 def test_projection_of_weights_is_that_of_a_quadratic_program(seed, num_shards, scale):
     values = scale * np.random.default_rng(seed).normal(size=num_shards)
     found = np.asarray(Diagonal(jnp.asarray(values)[:, None]).project().values[:, 0])
-    floor = FLOOR / num_shards
+    floor = MIN_WEIGHT_SHARE / num_shards
     solved = minimize(
         lambda w: np.sum((w - values) ** 2),
         np.full(num_shards, 1 / num_shards),
@@ -39,7 +36,7 @@ def test_projection_of_weights_is_that_of_a_quadratic_program(seed, num_shards, 
 
 
 def conditions(values, projected, floor):
-    """How far the conditions of Karush, Kuhn and Tucker, which only the nearest matrices meet, are from being met."""
+    """Return the violation of the KKT conditions, which only the nearest matrices meet."""
     dim = values.shape[1]
     rest = projected - floor * np.eye(dim)
     # W_k - Y_k - M = U_k with U_k ⪰ 0 and U_k (W_k - floor) = 0, for one symmetric M
@@ -57,7 +54,7 @@ def conditions(values, projected, floor):
 
 
 def fit_multiplier(gaps, ranges):
-    """The symmetric M for which (W_k - Y_k - M) vanishes on the range of every part, by least squares."""
+    """Return the symmetric M for which W_k - Y_k - M vanishes on the range of every part."""
     dim = gaps.shape[1]
     rows, columns = np.tril_indices(dim)
     basis = np.zeros((len(rows), dim, dim))
@@ -77,15 +74,17 @@ def test_projection_of_matrices_meets_the_conditions_of_the_nearest(num_shards, 
     values = random_matrices(num_shards, num_shards, dim, scale)
     projected = np.asarray(Matrices(values).project().values)
     np.testing.assert_allclose(projected.sum(axis=0), np.eye(dim), atol=1e-10)
-    assert conditions(np.asarray(values), projected, FLOOR / num_shards) < 1e-8 * max(1, scale)
+    assert conditions(np.asarray(values), projected, MIN_WEIGHT_SHARE / num_shards) < 1e-8 * max(
+        1, scale
+    )
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0])
 def test_projection_of_matrices_is_that_of_a_solver(scale):
-    """Two by two: SciPy over factors W_k = floor + L_k L_kᵀ, whose sum is penalised to be the identity."""
+    """Two by two: SciPy over factors W_k = floor + L_k L_kᵀ, whose sum must be the identity."""
     num_shards, dim = 3, 2
     values = np.asarray(random_matrices(7, num_shards, dim, scale))
-    floor = FLOOR / num_shards * np.eye(dim)
+    floor = MIN_WEIGHT_SHARE / num_shards * np.eye(dim)
 
     def build(free):
         factors = free.reshape(num_shards, dim, dim)
@@ -143,39 +142,3 @@ def test_log_determinants():
     np.testing.assert_allclose(
         diagonal.log_dets(), np.log(matrices.diagonals()).sum(axis=1), rtol=1e-12
     )
-
-
-def test_shrinkage_is_oracle_approximating():
-    draws = np.random.default_rng(1).normal(size=(30, 12)) * np.linspace(1, 4, 12)
-    expected = OAS().fit(draws).covariance_
-    covariance = np.cov(draws.T, ddof=0)
-    (amount,), (variance,) = _amounts(covariance[None], 30)
-    np.testing.assert_allclose(
-        (1 - amount) * covariance + amount * variance * np.eye(len(covariance)),
-        expected,
-        rtol=1e-10,
-    )
-
-
-@pytest.mark.parametrize("num_draws", [10, 30, 300])
-def test_shrinkage_helps_where_draws_are_few(num_draws):
-    """Twenty dimensions, equal shards: the best weights are uniform, plain inverses are far off."""
-    noise = jax.random.normal(jax.random.key(0), (8, num_draws, 20)) @ jnp.linspace(
-        -1, 1, 400
-    ).reshape(20, 20)
-    draws = noise + jax.random.normal(jax.random.key(1), noise.shape)
-    covariances = shrunk_covariances(draws)
-    assert (np.linalg.eigvalsh(covariances) > 0).all()
-    best = jnp.eye(20) / 8
-    error = jnp.abs(Precision().matrices(np.linalg.inv(covariances)) - best).max()
-    assert np.isfinite(error)  # ten draws in twenty dimensions: a plain covariance has no inverse
-    if num_draws > 21:
-        precisions = jnp.linalg.inv(jnp.stack([jnp.cov(shard.T) for shard in draws]))
-        plain = jnp.linalg.solve(precisions.sum(axis=0), precisions)
-        assert error < 0.5 * jnp.abs(plain - best).max()
-
-
-def test_shrinkage_vanishes_where_draws_are_many(gaussian_shards):
-    draws = gaussian_shards(5, 3).draws(20_000)
-    plain = np.stack([np.cov(shard.T) for shard in draws])
-    np.testing.assert_allclose(shrunk_covariances(draws), plain, rtol=0.01, atol=0.01)

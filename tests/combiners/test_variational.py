@@ -1,4 +1,4 @@
-"""Variational consensus, through the front door and against what it should find."""
+"""Variational consensus, through the public functions and against known optima."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ from vcmc.variational.entropies import EntropyPower, NearestNeighbours, Relaxed,
 @pytest.mark.parametrize(("entropy", "expected"), [(Relaxed(), 0.234), (EntropyPower(), 0.1)])
 @pytest.mark.parametrize("optimizer", [Adaptive(), ProjectedGradient()])
 def test_two_shards_of_precisions_one_and_nine(entropy, expected, optimizer, gaussian_shards):
-    """Not the precision weights, with the relaxed entropy: its optimum is biased where shards differ."""
+    """The relaxed entropy does not find precision weights: it is biased if shards differ."""
     like = gaussian_shards(1, 1)
     shards = type(like)(np.zeros((2, 1)), np.array([[[1.0]], [[1 / 9]]])).subposteriors(2000)
     combiner = Variational(
@@ -46,7 +46,7 @@ def test_every_start_and_entropy_gives_a_posterior(start, entropy, gaussian_shar
 
 
 def test_full_weights_reach_the_product_of_gaussian_shards(gaussian_shards):
-    """With the entropy power bound, precision weights are the optimum only where covariances are proportional."""
+    """The entropy power bound has precision weights as optimum for proportional covariances."""
     like = gaussian_shards(1, 3)
     scales = np.array([0.5, 1.0, 2.0, 4.0])
     generator = np.random.default_rng(0)
@@ -224,7 +224,7 @@ def test_a_model_needs_rows(conjugate, gaussian_shards):
         vcmc.combine({"beta": gaussian_shards(3, 3).draws(50)}, model=conjugate.model)
 
 
-def test_a_climb_that_falls_is_undone(gaussian_shards):
+def test_an_optimization_that_falls_is_undone(gaussian_shards):
     """Even if it is cut short: then both is said."""
     shards = gaussian_shards(4, 2, spread=0.1).subposteriors(300)
     optimizer = ProjectedGradient(step=lambda _: 1e3, max_iterations=5)
@@ -300,13 +300,25 @@ def test_a_model_says_the_space_and_needs_all_its_draws(conjugate, gaussian_shar
 
 
 WRONG = {
-    "Variational(family=VectorFamily)": "family must be such as vcmc.aggregators.VectorFamily()",
-    "Variational(BlockFamily(), entropy='relaxed')": "entropy must be such as vcmc.variational.Relaxed()",
-    "Variational(optimizer='adam')": "optimizer must be such as vcmc.variational.Adaptive()",
-    "Variational(start='uniform')": "start must be such as vcmc.aggregators.Uniform()",
-    "BlockFamily({'beta': VectorFamily})": "families['beta'] must be such as VectorFamily(full=True)",
-    "Adaptive(optax.adam(0.1))": "such as optax.adam (not optax.adam(0.1))",
-    "ProjectedGradient(step=0.1)": "step must be a schedule, such as optax.constant_schedule(0.1); got 0.1",
+    "Variational(family=VectorFamily)": (
+        "family must be a family, e.g. vcmc.aggregators.VectorFamily()"
+    ),
+    "Variational(BlockFamily(), entropy='relaxed')": (
+        "entropy must be an entropy, e.g. vcmc.variational.Relaxed()"
+    ),
+    "Variational(optimizer='adam')": (
+        "optimizer must be an optimizer, e.g. vcmc.variational.Adaptive()"
+    ),
+    "Variational(start='uniform')": (
+        "start must be initial weights, e.g. vcmc.aggregators.Uniform()"
+    ),
+    "BlockFamily({'beta': VectorFamily})": (
+        "families['beta'] must be a family, e.g. VectorFamily(full=True)"
+    ),
+    "Adaptive(optax.adam(0.1))": "e.g. optax.adam (not optax.adam(0.1))",
+    "ProjectedGradient(step=0.1)": (
+        "step must be a schedule, e.g. optax.constant_schedule(0.1); got 0.1"
+    ),
 }
 
 

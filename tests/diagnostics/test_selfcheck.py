@@ -38,7 +38,7 @@ def identity(points):
 @pytest.mark.parametrize("mean", [0.02, 0.5, 8.0])
 @pytest.mark.parametrize("scale", [0.4, 1.0, 1.3])
 def test_errors_of_a_gaussian_are_those_of_its_draws(mean, scale, gaussian):
-    """Not those of the distribution that they were drawn from: the Monte Carlo error is seen, too."""
+    """The Monte Carlo error of the draws is part of the estimate."""
     covariance, target = gaussian
     noise = np.random.default_rng(0).normal(size=(600, 3)) @ np.linalg.cholesky(covariance).T
     draws = scale * noise + mean * np.sqrt(np.diag(covariance))
@@ -65,7 +65,7 @@ def test_right_draws_of_a_gaussian_are_called_right(gaussian):
 @pytest.mark.parametrize("shape", [5.0, 200.0])
 @pytest.mark.parametrize("shift", [0.0, 0.3])
 def test_errors_of_skewed_posteriors_are_covered(shape, shift):
-    """Logarithms of gamma variables: the smaller the shape, the more skewed. Means and sds of both are known."""
+    """Logarithms of gamma variables, whose moments are known: a smaller shape is more skewed."""
     target = make_target(
         lambda params, rows: (
             rows["one"] / 4 * jnp.sum(shape * params["theta"] - jnp.exp(params["theta"]))
@@ -84,7 +84,7 @@ def test_errors_of_skewed_posteriors_are_covered(shape, shift):
 
 
 def test_quantities_need_not_be_coordinates(gaussian):
-    """The exponential of a coordinate that is off by a fifth of its sd: the log-normal's own mean and sd say how far."""
+    """The exponential of a coordinate that is off by a fifth of its sd is a log-normal."""
     covariance, target = gaussian
     variance = covariance[2, 2]
     noise = np.random.default_rng(0).normal(size=(20_000, 3)) @ np.linalg.cholesky(covariance).T
@@ -124,7 +124,7 @@ def test_what_is_not_finite_is_counted():
     assert check.num_not_finite == np.sum(draws[:, 0] <= 0)
 
 
-def test_where_there_is_no_hill_there_are_no_errors():
+def test_without_a_maximum_nearby_there_are_no_errors():
     """Draws in the valley between two modes."""
     target = make_target(
         lambda params, rows: (
@@ -142,7 +142,7 @@ def test_where_there_is_no_hill_there_are_no_errors():
 
 
 def test_correlated_coordinates_that_are_too_many_for_matrices_look_linear():
-    """Exact draws of a correlated Gaussian: its off-diagonal curvature is not taken for a crooked shape."""
+    """Exact draws of a correlated Gaussian: off-diagonal curvature is not nonlinearity."""
     dim, shared = 60, 0.5
     target = make_target(
         lambda params, rows: (
@@ -167,7 +167,7 @@ def test_correlated_coordinates_that_are_too_many_for_matrices_look_linear():
 
 
 def test_a_step_too_far_is_not_taken():
-    """The mean of the Gaussian that the scores point to lies where the log density is not finite."""
+    """The mean that the scores predict lies where the log density is not finite."""
     target = make_target(
         lambda params, rows: (
             rows["one"]

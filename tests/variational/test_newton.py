@@ -1,4 +1,4 @@
-"""Newton's method: exact for Gaussians, in few passes; safe where the curvature is not that of a hill."""
+"""Newton's method: exact for Gaussians, in few passes; safe where the curvature is not positive."""
 
 import warnings
 
@@ -20,11 +20,11 @@ from vcmc.variational.objective import Objective
 SPACE = Product({"theta": Real(3)})
 
 
-def climb(shards, draws, target, family=None, start=None, **settings):
+def maximize(shards, draws, target, family=None, start=None, **settings):
     aggregator = (family or AffineFamily()).fit(SPACE, draws, start or Precision())
     objective = Objective(target, GaussianSum(), aggregator, draws)
-    found = Newton(**settings).climb(objective, weights_of(aggregator), seed=0)
-    return found, np.asarray(objective.merged(found.weights))
+    found = Newton(**settings).maximize(objective, weights_of(aggregator), seed=0)
+    return found, np.asarray(objective.aggregate(found.weights))
 
 
 @pytest.mark.parametrize("start", [Precision(), Uniform()])
@@ -32,43 +32,45 @@ def climb(shards, draws, target, family=None, start=None, **settings):
 def test_gaussian_shards_become_their_product(num_shards, start, gaussian_shards):
     """Whatever the start: uniform averages have another mean and covariance."""
     shards = gaussian_shards(num_shards, 3)
-    found, merged = climb(shards, shards.draws(500), shards.target(), start=start)
+    found, merged = maximize(shards, shards.draws(500), shards.target(), start=start)
     mean, covariance = shards.product()
     np.testing.assert_allclose(merged.mean(axis=0), mean, atol=1e-8)
     np.testing.assert_allclose(np.cov(merged.T, bias=True), covariance, rtol=1e-7, atol=1e-9)
-    assert found.trouble == ""
+    assert found.warning == ""
     assert len(found.values) <= 5
-    # the objective's constant is that of the target: at the optimum, minus its mean square plus the Gaussian's entropy
+    # the optimum, up to the target's constant: minus half the mean square plus the entropy
     target = float(shards.target()(jnp.asarray(mean)[None])[0][0])
     expected = target - 1.5 + 0.5 * np.linalg.slogdet(2 * np.pi * np.e * covariance)[1]
-    # the last step, of less than 1.5e-4 nats, is not looked at again
+    # the last step, of less than 1.5e-4 nats, is not evaluated
     assert found.values[-1] == pytest.approx(expected, abs=4 * found.errors[-1] + 2e-4)
 
 
 def test_few_draws_are_enough_where_the_target_is_gaussian(gaussian_shards):
-    """With the curvature known they say it all; a last batch of more would be a pass over the rows for nothing."""
+    """With a known curvature they are exact; a larger last batch would be a wasted pass."""
     shards = gaussian_shards(4, 3)
     target = shards.target()
-    looked = []
+    batch_sizes = []
 
     class Counted(Target):
         def __call__(self, points, only=None):
-            looked.append(len(points))
+            batch_sizes.append(len(points))
             return super().__call__(points, only)
 
-    climb(
+    maximize(
         shards,
         shards.draws(500),
         Counted(target.model, target.shard_cache.partition, target.executor),
     )
-    assert max(looked) == Newton().num_samples
+    assert max(batch_sizes) == Newton().num_samples
 
 
 def test_a_scale_for_every_coordinate(gaussian_shards):
     """Diagonal covariances: nothing is lost by it."""
     shards = gaussian_shards(4, 3)
     shards = type(shards)(shards.means, shards.covariances * np.eye(3))
-    _, merged = climb(shards, shards.draws(2000), shards.target(), family=AffineFamily(full=False))
+    _, merged = maximize(
+        shards, shards.draws(2000), shards.target(), family=AffineFamily(full=False)
+    )
     mean, covariance = shards.product()
     sds = np.sqrt(np.diag(covariance))
     # without matrices there is no control variate: 2 000 draws have errors of .022 and .016 sds
@@ -92,7 +94,7 @@ def wiggly(scale, low=None):
 
 
 def test_it_settles_on_a_slope_beside_a_cliff():
-    """Coefficients of covariates that no event ever came with: full steps jump to and fro between two places."""
+    """Covariates without events: full steps alternate between two points."""
 
     def log_likelihood(params, rows):
         return 9 * rows["one"] * jnp.sum(jax.nn.log_sigmoid(4 - params["theta"]))
@@ -125,16 +127,16 @@ def test_it_settles_on_a_slope_beside_a_cliff():
 def test_it_never_lowers_the_objective_beyond_its_noise(place):
     """From starts far off, on a slope that grows exponentially."""
     draws = place + np.random.default_rng(0).normal(size=(2, 300, 3))
-    found, merged = climb(None, jnp.asarray(draws), wiggly(20.0))
-    assert found.trouble == ""
+    found, merged = maximize(None, jnp.asarray(draws), wiggly(20.0))
+    assert found.warning == ""
     assert (np.diff(found.values) > -4 * (found.errors[1:] + found.errors[:-1])).all()
     # E[20 (1 - exp θ - 0.2 θ)] = 0 at the mean, by hand for a lognormal of the fitted moments
     mean, variance = merged.mean(axis=0), merged.var(axis=0)
     np.testing.assert_allclose(np.exp(mean + variance / 2) + 0.2 * mean, 1, atol=0.02)
 
 
-def test_a_valley_is_left_for_the_summit():
-    """Draws that lie where the curvature is that of a valley, between two modes of different heights."""
+def test_a_valley_is_left_for_the_mode():
+    """Draws lie in a valley, between two modes of different heights."""
 
     def log_likelihood(params, rows):
         theta = params["theta"]
@@ -146,7 +148,7 @@ def test_a_valley_is_left_for_the_summit():
     target = Target(model, [partition.load(shard) for shard in range(2)], vcmc.executors.Local())
     centres = np.array([-1.0, 1.0])[:, None, None]
     draws = jnp.asarray(centres + 0.3 * np.random.default_rng(0).normal(size=(2, 300, 3)))
-    _, merged = climb(None, draws, target)
+    _, merged = maximize(None, draws, target)
     np.testing.assert_allclose(merged.mean(axis=0), 1.0, atol=0.01)
     np.testing.assert_allclose(merged.std(axis=0), np.sqrt(0.1), rtol=0.05)
 
@@ -155,14 +157,14 @@ def test_draws_outside_the_domain_are_brought_back():
     draws = jnp.asarray(-2.0 + np.random.default_rng(0).normal(size=(2, 300, 3)))
     aggregator = AffineFamily().fit(SPACE, draws, Precision())
     start = Objective(wiggly(20.0, low=-2.0), GaussianSum(), aggregator, draws)
-    inside = np.isfinite(start.target(start.merged(weights_of(aggregator)))[0])
+    inside = np.isfinite(start.target(start.aggregate(weights_of(aggregator)))[0])
     assert not inside.all()
-    found, merged = climb(None, draws, wiggly(20.0, low=-2.0))
-    assert not found.broken
+    found, merged = maximize(None, draws, wiggly(20.0, low=-2.0))
+    assert not found.failed
     assert np.isfinite(wiggly(20.0, low=-2.0)(jnp.asarray(merged))[0]).all()
 
 
-def test_a_target_that_is_nowhere_finite_breaks_the_climb(gaussian_shards):
+def test_a_target_that_is_nowhere_finite_fails(gaussian_shards):
     shards = gaussian_shards(2, 3)
     draws = shards.draws(100)
     combined = Variational()(Subposteriors(draws, SPACE, wiggly(1.0, low=1e6)))
@@ -171,15 +173,15 @@ def test_a_target_that_is_nowhere_finite_breaks_the_climb(gaussian_shards):
     assert "is not finite at the combined draws" in combined.notes[0]
 
 
-def test_an_unfinished_climb_says_so():
+def test_an_unfinished_optimization_warns():
     draws = jnp.asarray(3.0 + np.random.default_rng(0).normal(size=(2, 300, 3)))
-    found, _ = climb(None, draws, wiggly(20.0), max_iterations=1)
-    assert "had not settled after 1 iterations: raise its max_iterations" in found.trouble
+    found, _ = maximize(None, draws, wiggly(20.0), max_iterations=1)
+    assert "had not settled after 1 iterations: raise its max_iterations" in found.warning
 
 
-def test_same_seed_same_climb(gaussian_shards):
+def test_same_seed_same_path(gaussian_shards):
     draws = jnp.asarray(np.random.default_rng(0).normal(size=(2, 300, 3)))
-    first, again = (climb(None, draws, wiggly(20.0))[0] for _ in range(2))
+    first, again = (maximize(None, draws, wiggly(20.0))[0] for _ in range(2))
     np.testing.assert_array_equal(first.values, again.values)
 
 
@@ -191,7 +193,7 @@ def test_other_families_are_refused(gaussian_shards):
     with pytest.raises(
         TypeError, match=r"Newton's method is for the family AffineFamily\(per_shard=False\)"
     ):
-        Newton().climb(objective, weights_of(aggregator), 0)
+        Newton().maximize(objective, weights_of(aggregator), 0)
     with pytest.raises(ValueError, match="num_samples must be 2 or more; got 1"):
         Newton(num_samples=1)
     with pytest.raises(ValueError, match="max_iterations must be 1 or more; got 0"):

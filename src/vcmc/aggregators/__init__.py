@@ -1,4 +1,7 @@
-"""Aggregators: maps from one point per shard to one point, and the families that they form."""
+"""Aggregators: maps from one point per shard to one point, and their families.
+
+Imported by `variational`, `combiners` and above; imports `linalg` and `space`.
+"""
 
 from .affine import Affine, AffineFamily
 from .base import AbstractAggregator, AbstractFamily

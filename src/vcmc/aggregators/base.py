@@ -1,14 +1,17 @@
-"""What an aggregator is: a map from one point per shard to one point, that weights decide.
+"""The interface of aggregators: maps from one point per shard to one point, given weights.
 
-To write one, subclass `AbstractAggregator`. Its weights are fields of a kind from `weights.py`: they are
-what a variational method changes. What does not depend on weights (a decomposition, a relabelling) belongs
-into `prepare`, which is done once for every draw. `vcmc.testing.check_aggregator` has the
-laws that it must keep, and `docs/extending.md` an example; ours are in the registry of `tests/aggregators/test_laws.py`.
+To write one, subclass `AbstractAggregator`. Its weights are fields of a kind from `weights.py`: a
+variational method learns them. Work that does not depend on the weights (a decomposition, a
+relabelling) belongs in `prepare`, which runs once for each draw.
+`vcmc.testing.check_aggregator` checks the laws of aggregators, and `docs/extending.md` has an
+example; the built-in ones are in the registry of `tests/aggregators/test_laws.py`.
 
-A family is a set of aggregators that differ in their weights: `AbstractFamily` finds the member to start from.
+A family is a set of aggregators that differ in their weights; `AbstractFamily.fit` returns the
+member to start from.
 """
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -17,45 +20,48 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..linalg.operators import AbstractMatrix
 from ..space import Point, Product, Scalar
 from .weights import AbstractStart
 
 
 class AbstractAggregator(eqx.Module):
-    """A map from one point per shard to one point: what is prepared shard by shard is merged."""
+    """A map from one point per shard to one point, in two stages: `prepare` and `merge`."""
 
     def prepare(self, points: Float[Array, "shard dim"]) -> Any:
-        """What `merge` needs of the shards' points, whatever the weights: by default the points."""
+        """Return the input of `merge`, which must not depend on weights: by default the points."""
         return points
 
     @abc.abstractmethod
     def merge(self, prepared: Any) -> Point:
-        """The point that stands for one point of every shard."""
+        """Return one point for the prepared points of all shards."""
 
     def merge_all(self, prepared: Any) -> Float[Array, "draw dim"]:
-        """The points that prepared draws, axes (shard, draw, …), merge to."""
+        """Merge all prepared draws, which have axes (shard, draw, …)."""
         return jax.vmap(self.merge, in_axes=1)(prepared)
 
     @abc.abstractmethod
     def log_dets(self, prepared: Any) -> Float[Array, " shard"]:
-        r"""How much every shard's part $F_k$ of a sum $F = \sum_k F_k$ spreads volume: $\log |\det J(F_k)|$.
+        r"""Return $\log |\det J(F_k)|$ for each shard's part $F_k$ of a sum $F = \sum_k F_k$.
 
-        Volumes are those of real coordinates, so that an entropy of points plus these is one of points.
+        Jacobians are those in real coordinates: added to the entropy of a shard's points they give
+        the entropy of its part.
         """
 
     def moments(self, prepared: Any) -> Any:
-        """What `precision` and `expected_square` need of all prepared draws, axes (shard, draw, …)."""
+        """Return the moments of prepared draws that the closed forms below need."""
         del prepared
 
     def precision(self, moments: Any) -> Float[np.ndarray, "dim dim"] | None:
-        """A first idea of the posterior's precision, where `expected_square` is known; else nothing."""
+        """Return a first estimate of the posterior's precision; None without `expected_square`."""
         del moments
         return None
 
-    def covariance(self, moments: Any) -> Float[Array, "dim dim"] | Float[Array, " dim"] | None:
-        """The covariance of points merged of independent draws (or their variances, where only those are kept).
+    def covariance(self, moments: Any) -> AbstractMatrix | None:
+        """Return the covariance of points merged from independent draws, or None.
 
-        Where there is no closed form, nothing.
+        It is a `DenseOperator`, or a `DiagonalOperator` of the variances. None stands for a family
+        without a closed form.
         """
         del moments
         return None
@@ -63,21 +69,22 @@ class AbstractAggregator(eqx.Module):
     def expected_square(
         self, moments: Any, centre: Point, precision: Float[Array, "dim dim"]
     ) -> Scalar:
-        r"""$\mathbb E (F - c)^\top P (F - c)$ over draws of the shards, independent of each other.
+        r"""Return $\mathbb E (F - c)^\top P (F - c)$ over independent draws of the shards.
 
-        It makes the objective's estimate less noisy. Where there is no closed form, zero, and no `precision`.
+        It reduces the variance of the objective's estimate. A family without a closed form returns
+        zero, and None from `precision`.
         """
         del moments, centre, precision
         return jnp.zeros(())
 
     def realigned(self, draws: Float[Array, "shard draw dim"]) -> "AbstractAggregator":
-        """The aggregator with what is discrete in it fitted again, given its weights: by default there is nothing."""
+        """Return the aggregator with its discrete parts fitted again, given its weights."""
         del draws
         return self
 
     @abc.abstractmethod
     def shard_weights(self) -> Float[Array, "shard dim"]:
-        """A weight of every shard for every coordinate, to look at: of matrices, the diagonals."""
+        """Return a weight for each shard and coordinate, for reports; of matrices the diagonals."""
 
     def __call__(self, points: Float[Array, "shard dim"]) -> Point:
         return self.merge(self.prepare(points))
@@ -87,14 +94,14 @@ class AbstractFamily(eqx.Module):
     """A set of aggregators that differ in their weights."""
 
     def check(self, space: Product) -> None:
-        """Raise an error if the family is not for this space."""
+        """Raise an error if the family cannot aggregate points of this space."""
         del space
 
     @abc.abstractmethod
     def fit(
         self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
     ) -> AbstractAggregator:
-        """The member of the family that a rule of thumb picks for the shards' draws."""
+        """Return the member of the family with the initial weights of `start`."""
 
 
 def aggregate(
@@ -105,15 +112,18 @@ def aggregate(
 
 
 def prepare_all(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]) -> Any:
-    """What merging needs of all draws, with axes (shard, draw, …)."""
+    """Prepare all draws; the result has axes (shard, draw, …)."""
     num_shards, _, dim = draws.shape
-    nothing: list[bool] = []
-    jax.eval_shape(
-        lambda first: nothing.append(aggregator.prepare(first) is first),
-        jax.ShapeDtypeStruct((num_shards, dim), draws.dtype),
-    )
-    # if there is nothing to prepare, a copy would take as long as merging
-    return draws if nothing[0] else _prepare(aggregator, draws)
+    points = jax.ShapeDtypeStruct((num_shards, dim), draws.dtype)
+    # where there is nothing to prepare, a copy would take as long as merging
+    return draws if _is_identity(aggregator.prepare, points) else _prepare(aggregator, draws)
+
+
+def _is_identity(function: Callable[[Array], Any], argument: jax.ShapeDtypeStruct) -> bool:
+    """Return whether a function returns its argument."""
+    program, output = jax.make_jaxpr(function, return_shape=True)(argument)
+    is_array = isinstance(output, jax.ShapeDtypeStruct)
+    return is_array and program.jaxpr.outvars == program.jaxpr.invars
 
 
 @eqx.filter_jit
@@ -123,5 +133,5 @@ def _prepare(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim
 
 @eqx.filter_jit
 def merge_all(aggregator: AbstractAggregator, prepared: Any) -> Float[Array, "draw dim"]:
-    """The points that prepared draws merge to."""
+    """Merge all prepared draws."""
     return aggregator.merge_all(prepared)

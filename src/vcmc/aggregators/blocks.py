@@ -1,4 +1,4 @@
-r"""Aggregate every parameter by a family of its own: the product families of the paper's Theorem 1.
+r"""Aggregate each parameter by its own family: the product families of the paper's Theorem 1.
 
 $$F(\theta) = \bigl(F^u(\theta^u)\bigr)_u.$$
 """
@@ -19,7 +19,7 @@ from .weights import AbstractStart
 
 
 class Blocks(AbstractAggregator):
-    """One aggregator for every block of coordinates."""
+    """One aggregator for each block of coordinates."""
 
     parts: tuple[AbstractAggregator, ...]
     coordinates: tuple[tuple[int, ...], ...] = eqx.field(static=True)
@@ -34,35 +34,35 @@ class Blocks(AbstractAggregator):
         return [part.prepare(points[:, block]) for part, block in self._blocks()]
 
     def merge(self, prepared: list[Any]) -> Point:
-        merged = [part.merge(inside) for part, inside in zip(self.parts, prepared, strict=True)]
+        merged = [part.merge(block) for part, block in zip(self.parts, prepared, strict=True)]
         return jnp.concatenate(merged)[self._order()]
 
     def merge_all(self, prepared: list[Any]) -> Float[Array, "draw dim"]:
-        merged = [part.merge_all(inside) for part, inside in zip(self.parts, prepared, strict=True)]
+        merged = [part.merge_all(block) for part, block in zip(self.parts, prepared, strict=True)]
         return jnp.concatenate(merged, axis=1)[:, self._order()]
 
     def log_dets(self, prepared: list[Any]) -> Float[Array, " shard"]:
-        parts = [part.log_dets(inside) for part, inside in zip(self.parts, prepared, strict=True)]
+        parts = [part.log_dets(block) for part, block in zip(self.parts, prepared, strict=True)]
         return jnp.sum(jnp.stack(parts), axis=0)
 
     def moments(self, prepared: list[Any]) -> list[Any]:
-        return [part.moments(inside) for part, inside in zip(self.parts, prepared, strict=True)]
+        return [part.moments(block) for part, block in zip(self.parts, prepared, strict=True)]
 
     def precision(self, moments: list[Any]) -> Float[np.ndarray, "dim dim"]:
         dim = sum(map(len, self.coordinates))
         precision = np.zeros((dim, dim))
-        for (part, block), inside in zip(self._blocks(), moments, strict=True):
-            known = part.precision(inside)
-            if known is not None:
-                precision[np.ix_(block, block)] = known
+        for (part, block), part_moments in zip(self._blocks(), moments, strict=True):
+            part_precision = part.precision(part_moments)
+            if part_precision is not None:
+                precision[np.ix_(block, block)] = part_precision
         return precision
 
     def expected_square(
         self, moments: list[Any], centre: Point, precision: Float[Array, "dim dim"]
     ) -> Scalar:
         parts = [
-            part.expected_square(inside, centre[block], precision[np.ix_(block, block)])
-            for (part, block), inside in zip(self._blocks(), moments, strict=True)
+            part.expected_square(part_moments, centre[block], precision[np.ix_(block, block)])
+            for (part, block), part_moments in zip(self._blocks(), moments, strict=True)
         ]
         return jnp.sum(jnp.stack(parts))
 
@@ -80,12 +80,13 @@ class Blocks(AbstractAggregator):
 
 
 class BlockFamily(AbstractFamily):
-    """A family for every named parameter, by default the one that its space asks for.
+    """A family for each named parameter, by default chosen by its space.
 
-    Exchangeable components are aligned (`CombinatorialFamily`), and all else is averaged in real coordinates
-    (`VectorFamily`): positive-definite matrices, too, as averages of their log-Cholesky coordinates were measured to be
-    closer than the paper's `SpectralFamily` (`docs/errata.md`). Parameters whose components share their labels, because
-    they are exchangeable and equally many, are one block.
+    Exchangeable components are aligned (`CombinatorialFamily`), and all other parameters are
+    averaged in real coordinates (`VectorFamily`). This includes positive-definite matrices:
+    averages of their log-Cholesky coordinates were measured to be closer than the paper's
+    `SpectralFamily` (`docs/errata.md`). Parameters with the same number of exchangeable components
+    share their labels, and are one block.
 
     Args:
         families: families of single parameters, by name.
@@ -103,15 +104,17 @@ class BlockFamily(AbstractFamily):
         coordinates = tuple(space.indices(*names) for names in groups)
         parts = []
         for names, block in zip(groups, coordinates, strict=True):
-            inside = Product({name: space[name] for name in names})
-            parts.append(self._family(inside).fit(inside, draws[:, :, np.array(block)], start))
+            block_space = Product({name: space[name] for name in names})
+            family = self._family(block_space)
+            parts.append(family.fit(block_space, draws[:, :, np.array(block)], start))
         return Blocks(tuple(parts), coordinates)
 
     def __check_init__(self) -> None:
         for name, family in self.families.items():
             if not isinstance(family, AbstractFamily):
                 raise TypeError(
-                    f"families[{name!r}] must be such as VectorFamily(full=True); got {family!r}."
+                    f"families[{name!r}] must be a family, e.g. VectorFamily(full=True); got "
+                    f"{family!r}."
                 )
 
     def check(self, space: Product) -> None:
@@ -120,23 +123,23 @@ class BlockFamily(AbstractFamily):
                 f"families name {sorted(unknown)}, but the parameters are {list(space)}."
             )
         for names in self._groups(space):
-            inside = Product({name: space[name] for name in names})
-            self._family(inside).check(inside)
+            block_space = Product({name: space[name] for name in names})
+            self._family(block_space).check(block_space)
 
     def _groups(self, space: Product) -> list[list[str]]:
-        """Names of parameters that belong together, in order."""
+        """Return the names of parameters that form a block, in order."""
         groups: dict[Any, list[str]] = {}
-        for name, inside in space.items():
-            groups.setdefault(inside.num_labels or name, []).append(name)
+        for name, part in space.items():
+            groups.setdefault(part.num_labels or name, []).append(name)
         return list(groups.values())
 
     def _family(self, space: Product) -> AbstractFamily:
-        """The family of a group: what the user says for any of its members, or what its space asks for."""
+        """Return the family of a block: the one named for any of its members, or the default."""
         named = [self.families[name] for name in space if name in self.families]
         if len({repr(family) for family in named}) > 1:
             raise ValueError(
-                f"the parameters {list(space)} have exchangeable components of the same labels and are one block: "
-                f"name one family for them; got {named}."
+                f"the parameters {list(space)} have exchangeable components with the same labels "
+                f"and are one block: name one family for them; got {named}."
             )
         if named:
             return named[0]

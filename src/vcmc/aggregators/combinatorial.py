@@ -2,9 +2,10 @@ r"""Aggregate exchangeable components: align the shards' labels, then aggregate.
 
 $$F_a(\theta_1, \ldots, \theta_K) = \Bigl(\sum_k W_{kl} \, \theta_{k, a_k(l)}\Bigr)_{l = 1}^L.$$
 
-A shard's chain is free to name its components as it likes; $a_k$ maps the common labels to those of shard $k$. Alignments minimise
-squared distances between the means of components (in units of their spread) by the Hungarian algorithm. The paper aligns all
-shards to the first, once. An alternating method aligns them again to the means that the current weights make.
+A shard's chain labels its components arbitrarily; $a_k$ maps the common labels to those of shard
+$k$. Alignments minimise squared distances between the means of components, in units of their
+spread, by the Hungarian algorithm. The paper aligns all shards to the first, once. The alternating
+method aligns them again to the means under the current weights.
 """
 
 from functools import partial
@@ -16,16 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ..linalg.operators import AbstractMatrix
 from ..space import Point, Product, Scalar
 from .base import AbstractAggregator, AbstractFamily
 from .vector import VectorFamily
 from .weights import AbstractStart
 
-MAX_ROUNDS = 20
+MAX_ROUNDS = 20  # of aligning and averaging, which normally end when labels no longer change
 
 
 class Combinatorial(AbstractAggregator):
-    """An aggregator of points whose components were given common labels, those of the first shard.
+    """An aggregator of points after their components were given the labels of the first shard.
 
     `alignment[k, l]` is the label in shard k of the component with the common label l.
     """
@@ -53,7 +55,7 @@ class Combinatorial(AbstractAggregator):
     def precision(self, moments: Any) -> Float[np.ndarray, "dim dim"] | None:
         return self.inner.precision(moments)
 
-    def covariance(self, moments: Any) -> Float[Array, "dim dim"] | Float[Array, " dim"] | None:
+    def covariance(self, moments: Any) -> AbstractMatrix | None:
         return self.inner.covariance(moments)
 
     def expected_square(
@@ -65,7 +67,8 @@ class Combinatorial(AbstractAggregator):
         if not self.alternating:
             return self
         common = self.space.components(self(draws.mean(axis=1)))
-        return eqx.tree_at(lambda it: it.alignment, self, _align(self.space, draws, common))
+        alignment = _align(self.space, draws, common)
+        return eqx.tree_at(lambda aggregator: aggregator.alignment, self, alignment)
 
     def shard_weights(self) -> Float[Array, "shard dim"]:
         return self.inner.shard_weights()
@@ -75,21 +78,22 @@ class CombinatorialFamily(AbstractFamily):
     """Aggregators of exchangeable components, each shard's labels aligned.
 
     Args:
-        inner: the family of the aligned points; by default a weight for every shard and coordinate.
-        alternating: align again to the means that weights make, until nothing changes; otherwise align all shards
-            to the first, once, as the paper does.
+        inner: the family of the aligned points; by default a weight for each shard and coordinate.
+        alternating: align again to the weighted means, until labels no longer change; otherwise
+            align all shards to the first, once, as the paper does.
     """
 
     inner: AbstractFamily = eqx.field(default_factory=VectorFamily)
     alternating: bool = True
 
     def check(self, space: Product) -> None:
-        counts = {inside.num_labels for inside in space.values()}
+        counts = {part.num_labels for part in space.values()}
         if len(counts) != 1 or None in counts:
             raise TypeError(
-                "the combinatorial family is for parameters in vcmc.Exchangeable(count, …), or vcmc.Simplex(count, "
-                f"exchangeable=True), of one count; got {dict(space)}. Say so with space= of from_numpyro, or name a "
-                "family for each parameter: vcmc.aggregators.BlockFamily(...)."
+                "the combinatorial family is for parameters in vcmc.Exchangeable(count, …), or "
+                "vcmc.Simplex(count, exchangeable=True), of one count; got "
+                f"{dict(space)}. Declare them with space= of from_numpyro, or name a family for "
+                "each parameter: vcmc.aggregators.BlockFamily(...)."
             )
 
     def fit(
@@ -111,7 +115,7 @@ class CombinatorialFamily(AbstractFamily):
 def with_common_labels(
     space: Product, draws: Float[np.ndarray, "shard draw dim"]
 ) -> Float[np.ndarray, "shard draw dim"]:
-    """Draws whose exchangeable components, if there are any, are labelled as in the first shard."""
+    """Relabel exchangeable components, if there are any, as in the first shard."""
     aligned = jnp.asarray(draws)
     for alignment in common_labels(space, aligned):
         aligned = relabel(space, aligned, alignment)
@@ -121,15 +125,16 @@ def with_common_labels(
 def common_labels(
     space: Product, draws: Float[Array, "shard draw dim"]
 ) -> list[Int[Array, "shard component"]]:
-    """An alignment of the shards for every number of exchangeable components that a space has."""
+    """Return an alignment of the shards for each set of components that share their labels."""
     alignments = []
     for block, part in space.labelled():
-        inside = draws[:, :, np.array(block)]
-        alignment = _align(part, inside, part.components(inside[0].mean(axis=0)))
+        block_draws = draws[:, :, np.array(block)]
+        means = block_draws.mean(axis=1, keepdims=True)
+        alignment = _align(part, block_draws, part.components(block_draws[0].mean(axis=0)))
         for _ in range(MAX_ROUNDS):
-            common = relabel(part, inside.mean(axis=1, keepdims=True), alignment).mean(axis=(0, 1))
-            before, alignment = alignment, _align(part, inside, part.components(common))
-            if (alignment == before).all():
+            common = relabel(part, means, alignment).mean(axis=(0, 1))
+            previous, alignment = alignment, _align(part, block_draws, part.components(common))
+            if (alignment == previous).all():
                 break
         alignments.append(alignment)
     return alignments
@@ -139,7 +144,7 @@ def common_labels(
 def relabel(
     space: Product, draws: Float[Array, "shard draw dim"], alignment: Int[Array, "shard component"]
 ) -> Float[Array, "shard draw dim"]:
-    """Draws whose components have other labels, in every shard its own."""
+    """Relabel the components of draws by each shard's alignment."""
     return jax.vmap(jax.vmap(space.relabel, in_axes=(0, None)))(draws, alignment)
 
 
@@ -148,14 +153,13 @@ def _align(
     draws: Float[Array, "shard draw dim"],
     common: Float[Array, "component coordinate"],
 ) -> Int[Array, "shard component"]:
-    """The labels in every shard of the components that are nearest to the common ones."""
-    from scipy.optimize import (
-        linear_sum_assignment,  # here, not above: it adds to the time of `import vcmc`
-    )
+    """Return each shard's labels of the components that are nearest to the common ones."""
+    # imported here: it adds to the time of `import vcmc`
+    from scipy.optimize import linear_sum_assignment
 
     components = np.asarray(jax.jit(jax.vmap(jax.vmap(space.components)))(draws))
     spread = np.sqrt(components.var(axis=1).mean(axis=(0, 1)))
     means = components.mean(axis=1) / spread
     distances = np.sum((np.asarray(common / spread)[None, :, None] - means[:, None]) ** 2, axis=-1)
-    alignment = np.stack([linear_sum_assignment(each)[1] for each in distances])
+    alignment = np.stack([linear_sum_assignment(costs)[1] for costs in distances])
     return jnp.asarray(alignment[:, np.argsort(alignment[0])])  # the first shard keeps its labels

@@ -3,13 +3,15 @@ r"""Aggregate positive-definite matrices by weighing their eigenvalues.
 $$F(\Lambda_1, \ldots, \Lambda_K) = \sum_k R_k^\top D_k^{1/2} W_k D_k^{1/2} R_k, \qquad
 \Lambda_k = R_k^\top D_k R_k, \quad W_k \succ 0, \quad \sum_k W_k = I,$$
 
-with eigenvalues in decreasing order. For diagonal $W_k$ this is the paper's $\sum_k R_k^\top [W_k D_k] R_k$; for other
-$W_k$ the paper's matrix is not symmetric, and this one is positive definite.
+with eigenvalues in decreasing order. For diagonal $W_k$ this is the paper's
+$\sum_k R_k^\top [W_k D_k] R_k$; for other $W_k$ the paper's matrix is not symmetric, and this one
+is positive definite.
 
-The entropy is a heuristic, here as in the paper. Where eigenvalues cross, a part $F_k$ is no bijection, and its exact
-Jacobian depends on gaps between eigenvalues. We take $\frac{d+1}{2} \log \det W_k$, which is exact for
-$W_k = w I$ and is that of the congruence $\Lambda \mapsto W^{1/2} \Lambda W^{1/2}$ (the paper's $\log \det W_k$ is exact
-for neither). It is a volume of matrices, and is carried over to real coordinates.
+The entropy is a heuristic, as in the paper. Where eigenvalues cross, a part $F_k$ is not a
+bijection, and its exact Jacobian depends on gaps between eigenvalues. We take
+$\frac{d+1}{2} \log \det W_k$, which is exact for $W_k = w I$ and is that of the congruence
+$\Lambda \mapsto W^{1/2} \Lambda W^{1/2}$ (the paper's $\log \det W_k$ is exact for neither). It is
+a volume of matrices, transformed to real coordinates.
 """
 
 from typing import NamedTuple
@@ -29,7 +31,7 @@ FROM_REAL = biject_to(constraints.positive_definite)
 
 
 class Spectra(NamedTuple):
-    """Eigenvalues (decreasing) and eigenvectors of the shards' matrices, and the log volumes of points."""
+    """Eigenvalues (decreasing) and eigenvectors of the shards' matrices, and log volumes."""
 
     roots: Float[Array, "shard size"]
     vectors: Float[Array, "shard size size"]
@@ -37,7 +39,7 @@ class Spectra(NamedTuple):
 
 
 class Spectral(AbstractAggregator):
-    """Sums of positive-definite matrices whose eigenvalues are weighed."""
+    """Sums of positive-definite matrices with weighted eigenvalues."""
 
     weights: Diagonal | Matrices
     size: int = eqx.field(static=True)
@@ -61,13 +63,16 @@ class Spectral(AbstractAggregator):
         return congruence + prepared.log_volumes - _log_volume(self.merge(prepared))
 
     def shard_weights(self) -> Float[Array, "shard dim"]:
-        """Weights of eigenvalues, each repeated for the coordinates of its row of the triangle, the diagonal last."""
+        """Return the eigenvalues' weights, repeated for the coordinates of a triangle's row.
+
+        Coordinates are those below the diagonal, row by row, and then the diagonal.
+        """
         rows = np.concatenate([np.tril_indices(self.size, -1)[0], np.arange(self.size)])
         return self.weights.diagonals()[:, rows]
 
 
 class SpectralFamily(AbstractFamily):
-    """Sums of positive-definite matrices whose eigenvalues are weighed, for parameters of `PositiveDefinite`.
+    """Sums of positive-definite matrices with weighted eigenvalues, for `PositiveDefinite` spaces.
 
     Args:
         full: weigh by matrices, not eigenvalue by eigenvalue.
@@ -76,19 +81,20 @@ class SpectralFamily(AbstractFamily):
     full: bool = False
 
     def check(self, space: Product) -> None:
-        inside = list(space.values())
-        if len(inside) != 1 or not inside[0].is_positive_definite:
+        parts = list(space.values())
+        if len(parts) != 1 or not parts[0].is_positive_definite:
             raise TypeError(
-                "the spectral family is for one parameter in vcmc.PositiveDefinite(size), without a batch; got "
-                f"{dict(space)}. Name a family for each parameter: vcmc.aggregators.BlockFamily(...)."
+                "the spectral family is for one parameter in vcmc.PositiveDefinite(size), without "
+                f"a batch; got {dict(space)}. Name a family for each parameter: "
+                "vcmc.aggregators.BlockFamily(...)."
             )
 
     def fit(
         self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
     ) -> Spectral:
         self.check(space)
-        (inside,) = space.values()
-        size = inside.shape[0]
+        (matrix_space,) = space.values()
+        size = matrix_space.shape[0]
         roots = jax.jit(jax.vmap(jax.vmap(_roots)))(draws)
         weights = start.diagonal(roots)
         if not self.full:
@@ -101,5 +107,5 @@ def _roots(point: Point) -> Float[Array, " size"]:
 
 
 def _log_volume(point: Point) -> Scalar:
-    """How much the map from real coordinates to matrices spreads volume."""
+    """Return the log Jacobian determinant of the map from real coordinates to matrices."""
     return FROM_REAL.log_abs_det_jacobian(point, FROM_REAL(point))

@@ -2,49 +2,62 @@ r"""Weights of shards: positive, and adding up to one, coordinate by coordinate 
 
 $$w_{kj} > 0, \quad \sum_k w_{kj} = 1 \qquad\text{or}\qquad W_k \succ 0, \quad \sum_k W_k = I.$$
 
-Both kinds can be *projected* onto (the nearest weights to any numbers, as projected gradients need) and
-both have *free* coordinates (real numbers that always stand for weights, as Adam and its kin need).
-Weights stay above a small share of the uniform weight, as the log of a weight must be finite.
+Both kinds have a *projection* (the nearest weights to any numbers, for projected gradients) and
+*free* coordinates (an unconstrained parametrisation, for Adam and other Optax methods). Weights
+stay above a small share of the uniform weight, as the logarithm of a weight must be finite.
+
+The nearest positive semidefinite matrices that add up to a multiple of the identity are found as
+Qi and Sun (*A quadratically convergent Newton method for computing the nearest correlation matrix*,
+2006) find the nearest correlation matrix.
 """
 
 import abc
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from ..linalg.operators import DenseOperator, DiagonalOperator
 from ..space import Scalar
 
-FLOOR = 1e-3  # the smallest weight, as a share of the uniform weight
-NEWTON_STEPS, CG_STEPS, TOLERANCE = 50, 200, 1e-13
+MIN_WEIGHT_SHARE = 1e-3  # the smallest weight, as a share of the uniform weight
+# limits of the projection of matrices, which normally ends by its tolerance
+MAX_NEWTON_STEPS = 50
+MAX_CG_STEPS = 200
+MAX_RESIDUAL = 1e-13  # of the sum of the matrices, relative to their largest entry
+CG_TOLERANCE = 1e-12  # relative residual of a Newton step
+EQUAL_EIGENVALUES = 1e-14  # difference below which a divided difference is a derivative
+DAMPING = 1e-10  # added to the dual's Hessian, which is singular where all eigenvalues are clipped
+SUFFICIENT_DECREASE = 1e-4  # Armijo's constant, the usual choice
+MIN_STEP = 1e-12
 
 Tree = TypeVar("Tree")
-State = tuple[Array, Array, Array, Array, Array]
 
 
 class AbstractWeights(eqx.Module):
-    """What is learned of an aggregator: weights of shards, or numbers that are free."""
+    """The learned part of an aggregator: weights of shards, or numbers without constraints."""
 
     values: eqx.AbstractVar[Array]
 
     @abc.abstractmethod
     def project(self) -> "AbstractWeights":
-        """The nearest weights to these values, which need not be weights: least squares."""
+        """Return the nearest weights to these values, by least squares."""
 
     @abc.abstractmethod
     def free(self) -> Array:
-        """Real numbers that stand for these weights."""
+        """Return the unconstrained coordinates of these weights."""
 
     @abc.abstractmethod
     def from_free(self, free: Array) -> "AbstractWeights":
-        """The weights that real numbers stand for."""
+        """Return the weights that have the given unconstrained coordinates."""
 
 
 class Diagonal(AbstractWeights):
-    """A weight for every shard and coordinate.
+    """A weight for each shard and coordinate.
 
     >>> Diagonal(jnp.array([[0.5], [1.5]])).project().values.round(3).tolist()
     [[0.0], [1.0]]
@@ -52,14 +65,19 @@ class Diagonal(AbstractWeights):
 
     values: Float[Array, "shard dim"]
 
+    @property
+    def operators(self) -> DiagonalOperator:
+        """The weights as linear operators, one per shard."""
+        return DiagonalOperator(self.values)
+
     def project(self) -> "Diagonal":
-        # here, not above: it adds to the time of `import vcmc`
+        # imported here: optax adds to the time of `import vcmc`
         from optax.projections import projection_simplex
 
-        floor = FLOOR / len(self.values)
+        floor = MIN_WEIGHT_SHARE / len(self.values)
 
         def nearest(column: Float[Array, " shard"]) -> Float[Array, " shard"]:
-            return floor + projection_simplex(column - floor, 1 - FLOOR)
+            return floor + projection_simplex(column - floor, 1 - MIN_WEIGHT_SHARE)
 
         return Diagonal(jax.vmap(nearest, in_axes=1, out_axes=1)(self.values))
 
@@ -70,24 +88,29 @@ class Diagonal(AbstractWeights):
         return Diagonal(jax.nn.softmax(free, axis=0))
 
     def log_dets(self) -> Float[Array, " shard"]:
-        """The log determinant of every shard's weights."""
+        """Return the log determinant of each shard's weights."""
         return jnp.sum(jnp.log(self.values), axis=1)
 
     def diagonals(self) -> Float[Array, "shard dim"]:
-        """The weights of single coordinates."""
+        """Return the weights of single coordinates."""
         return self.values
 
 
 class Matrices(AbstractWeights):
-    """A positive-definite matrix for every shard."""
+    """A positive-definite matrix for each shard."""
 
     values: Float[Array, "shard dim dim"]
 
+    @property
+    def operators(self) -> DenseOperator:
+        """The weights as linear operators, one per shard."""
+        return DenseOperator(self.values)
+
     def project(self) -> "Matrices":
         num_shards, dim, _ = self.values.shape
-        floor = FLOOR / num_shards * jnp.eye(dim)
-        symmetric = (self.values + jnp.swapaxes(self.values, 1, 2)) / 2
-        return Matrices(floor + _nearest_psd_sum(symmetric - floor, 1 - FLOOR))
+        floor = MIN_WEIGHT_SHARE / num_shards * jnp.eye(dim)
+        symmetrized = (self.values + jnp.swapaxes(self.values, 1, 2)) / 2
+        return Matrices(floor + _nearest_psd_sum(symmetrized - floor, 1 - MIN_WEIGHT_SHARE))
 
     def free(self) -> Float[Array, "shard dim dim"]:
         roots = jnp.linalg.cholesky(len(self.values) * self.values)
@@ -102,17 +125,17 @@ class Matrices(AbstractWeights):
         return Matrices(jnp.einsum("kij,klj->kil", parts, parts))
 
     def log_dets(self) -> Float[Array, " shard"]:
-        """The log determinant of every shard's weights."""
+        """Return the log determinant of each shard's weights."""
         roots = jnp.linalg.cholesky(self.values)
         return 2 * jnp.sum(jnp.log(jnp.diagonal(roots, axis1=1, axis2=2)), axis=1)
 
     def diagonals(self) -> Float[Array, "shard dim"]:
-        """The weights of single coordinates."""
+        """Return the weights of single coordinates."""
         return jnp.diagonal(self.values, axis1=1, axis2=2)
 
 
 class Free(AbstractWeights):
-    """Numbers that are free: they need neither be positive nor add up to anything."""
+    """Numbers without constraints, e.g. the shift of an affine map."""
 
     values: Array
 
@@ -127,96 +150,117 @@ class Free(AbstractWeights):
 
 
 def _free_scales(dim: int) -> Float[Array, "dim dim"]:
-    """What a free coordinate of one counts for: less off the diagonal, where there are so many."""
-    off = jnp.full((dim, dim), 1 / dim)
-    return off + jnp.diag(jnp.full(dim, 1 - 1 / dim))
+    """Return the units of free coordinates: smaller off the diagonal, where there are more."""
+    off_diagonal = jnp.full((dim, dim), 1 / dim)
+    return off_diagonal + jnp.diag(jnp.full(dim, 1 - 1 / dim))
+
+
+class _DualState(NamedTuple):
+    """An iterate of Newton's method on the dual: the multiplier M and its eigendecompositions."""
+
+    step: Int[Array, ""]
+    multiplier: Float[Array, "dim dim"]
+    roots: Float[Array, "shard dim"]
+    vectors: Float[Array, "shard dim dim"]
+    clipped: Float[Array, "shard dim dim"]
 
 
 def _nearest_psd_sum(
     values: Float[Array, "shard dim dim"], total: float
 ) -> Float[Array, "shard dim dim"]:
-    r"""The positive semidefinite matrices nearest to symmetric ones that add up to a multiple of I.
+    r"""Return the nearest positive semidefinite matrices that add up to a multiple of I.
 
-    They are $V_k = (Y_k + M)_+$ for the symmetric $M$ that minimises the dual $\frac 1 2 \sum_k \lVert (Y_k + M)_+ \rVert^2 - t
-    \operatorname{tr} M$: convex, and solved by Newton's method with conjugate gradients (as Qi and Sun did for the nearest
-    correlation matrix).
+    They are $V_k = (Y_k + M)_+$ for the symmetric $M$ that minimises the convex dual
+    $\frac 1 2 \sum_k \lVert (Y_k + M)_+ \rVert^2 - t \operatorname{tr} M$.
     """
     num_shards, dim, _ = values.shape
     goal = total * jnp.eye(dim)
-    tolerance = TOLERANCE * (1 + jnp.max(jnp.abs(values)))
+    tolerance = MAX_RESIDUAL * (1 + jnp.max(jnp.abs(values)))
 
-    def split(shift: Array) -> tuple[Array, Array, Array]:
-        roots, vectors = jnp.linalg.eigh(values + shift)
-        return (
-            roots,
-            vectors,
-            jnp.einsum("kij,kj,klj->kil", vectors, jnp.maximum(roots, 0), vectors),
-        )
+    def is_unfinished(state: _DualState) -> Array:
+        residual = jnp.max(jnp.abs(state.clipped.sum(axis=0) - goal))
+        return (state.step < MAX_NEWTON_STEPS) & (residual > tolerance)
 
-    def dual(shift: Array, roots: Array) -> Scalar:
-        return 0.5 * jnp.sum(jnp.maximum(roots, 0) ** 2) - jnp.sum(goal * shift)
-
-    def newton(state: State) -> State:
-        step, shift, roots, vectors, kept = state
-        # the derivative of (Y)_+ in direction H is Q (C ∘ Qᵀ H Q) Qᵀ with C of divided differences
-        clipped = jnp.maximum(roots, 0)
-        difference = roots[:, :, None] - roots[:, None, :]
-        same = jnp.abs(difference) < 1e-14
-        slopes = jnp.where(
-            same,
-            (roots > 0)[:, :, None],
-            (clipped[:, :, None] - clipped[:, None, :]) / jnp.where(same, 1.0, difference),
-        )
-
-        def derivative(direction: Array) -> Array:
-            rotated = jnp.einsum("kji,jl,klm->kim", vectors, direction, vectors)
-            return (
-                jnp.einsum("kij,kjl,kml->im", vectors, slopes * rotated, vectors)
-                + 1e-10 * direction
-            )
-
-        residual = goal - kept.sum(axis=0)
-        direction, _ = jax.scipy.sparse.linalg.cg(derivative, residual, maxiter=CG_STEPS, tol=1e-12)
-        direction = (direction + direction.T) / 2
-        here, fall = dual(shift, roots), jnp.sum(residual * direction)
-
-        def too_long(length: Array) -> Array:
-            there = shift + length * direction
-            rounding = 1e-14 * (1 + jnp.abs(here))
-            higher = (
-                dual(there, jnp.linalg.eigvalsh(values + there))
-                > here - 1e-4 * length * fall + rounding
-            )
-            return higher & (length > 1e-12)
-
-        length = jax.lax.while_loop(too_long, lambda length: length / 2, jnp.ones(()))
-        shift = shift + length * direction
-        return step + 1, shift, *split(shift)
-
-    def unfinished(state: State) -> Array:
-        return (state[0] < NEWTON_STEPS) & (
-            jnp.max(jnp.abs(state[4].sum(axis=0) - goal)) > tolerance
-        )
-
-    shift = (goal - values.sum(axis=0)) / num_shards
-    kept = jax.lax.while_loop(unfinished, newton, (jnp.zeros((), int), shift, *split(shift)))[4]
+    multiplier = (goal - values.sum(axis=0)) / num_shards
+    clipped = jax.lax.while_loop(
+        is_unfinished,
+        lambda state: _dual_newton_step(values, goal, state),
+        _dual_state(values, jnp.zeros((), int), multiplier),
+    ).clipped
     # the sum is right up to rounding; a congruence makes it exact and keeps matrices positive
-    root = jnp.linalg.cholesky(kept.sum(axis=0) / total)
-    half = jax.scipy.linalg.solve_triangular(root, kept, lower=True)
+    root = jnp.linalg.cholesky(clipped.sum(axis=0) / total)
+    half = jax.scipy.linalg.solve_triangular(root, clipped, lower=True)
     return jax.scipy.linalg.solve_triangular(root, jnp.swapaxes(half, 1, 2), lower=True)
 
 
+def _dual_state(values: Float[Array, "shard dim dim"], step: Array, shift: Array) -> _DualState:
+    roots, vectors = jnp.linalg.eigh(values + shift)
+    clipped = jnp.einsum("kij,kj,klj->kil", vectors, jnp.maximum(roots, 0), vectors)
+    return _DualState(step, shift, roots, vectors, clipped)
+
+
+def _dual_newton_step(
+    values: Float[Array, "shard dim dim"], goal: Float[Array, "dim dim"], state: _DualState
+) -> _DualState:
+    """Minimise the dual along the Newton direction, by conjugate gradients and backtracking."""
+
+    def dual(multiplier: Array, roots: Array) -> Scalar:
+        return 0.5 * jnp.sum(jnp.maximum(roots, 0) ** 2) - jnp.sum(goal * multiplier)
+
+    residual = goal - state.clipped.sum(axis=0)
+    direction, _ = jax.scipy.sparse.linalg.cg(
+        _clip_derivative(state), residual, maxiter=MAX_CG_STEPS, tol=CG_TOLERANCE
+    )
+    direction = (direction + direction.T) / 2
+    current, fall = dual(state.multiplier, state.roots), jnp.sum(residual * direction)
+
+    def is_too_long(length: Array) -> Array:
+        multiplier = state.multiplier + length * direction
+        rounding = 1e-14 * (1 + jnp.abs(current))
+        is_higher = (
+            dual(multiplier, jnp.linalg.eigvalsh(values + multiplier))
+            > current - SUFFICIENT_DECREASE * length * fall + rounding
+        )
+        return is_higher & (length > MIN_STEP)
+
+    length = jax.lax.while_loop(is_too_long, lambda length: length / 2, jnp.ones(()))
+    return _dual_state(values, state.step + 1, state.multiplier + length * direction)
+
+
+def _clip_derivative(state: _DualState) -> Callable[[Array], Array]:
+    """Return the derivative of Σ (Y_k + M)_+ as a function of the direction H.
+
+    For one matrix it is Q (C ∘ Qᵀ H Q) Qᵀ, with divided differences in C.
+    """
+    roots, vectors = state.roots, state.vectors
+    clipped = jnp.maximum(roots, 0)
+    difference = roots[:, :, None] - roots[:, None, :]
+    same = jnp.abs(difference) < EQUAL_EIGENVALUES
+    slopes = jnp.where(
+        same,
+        (roots > 0)[:, :, None],
+        (clipped[:, :, None] - clipped[:, None, :]) / jnp.where(same, 1.0, difference),
+    )
+
+    def derivative(direction: Array) -> Array:
+        rotated = jnp.einsum("kji,jl,klm->kim", vectors, direction, vectors)
+        changes = jnp.einsum("kij,kjl,kml->im", vectors, slopes * rotated, vectors)
+        return changes + DAMPING * direction
+
+    return derivative
+
+
 def weights_of(tree: Any) -> list[AbstractWeights]:
-    """All weights inside an aggregator."""
+    """Return all weights in an aggregator."""
     return [leaf for leaf in jax.tree.leaves(tree, is_leaf=_is_weights) if _is_weights(leaf)]
 
 
 def with_weights(tree: Tree, weights: list[AbstractWeights]) -> Tree:
-    """The same aggregator with other weights, in the order of `weights_of`."""
+    """Return the same aggregator with other weights, in the order of `weights_of`."""
     leaves, structure = jax.tree.flatten(tree, is_leaf=_is_weights)
-    rest = iter(weights)
+    replacements = iter(weights)
     return jax.tree.unflatten(
-        structure, [next(rest) if _is_weights(leaf) else leaf for leaf in leaves]
+        structure, [next(replacements) if _is_weights(leaf) else leaf for leaf in leaves]
     )
 
 
@@ -225,21 +269,24 @@ def _is_weights(leaf: Any) -> bool:
 
 
 class AbstractStart(eqx.Module):
-    """A rule of thumb for the weights: what a variational method starts from."""
+    """A rule for initial weights, from which a variational method starts."""
 
     @abc.abstractmethod
     def diagonal(self, draws: Float[Array, "shard draw dim"]) -> Diagonal:
-        """A weight for every shard and coordinate."""
+        """Return a weight for each shard and coordinate."""
 
     @abc.abstractmethod
     def matrices(
         self, precisions: Float[np.ndarray, "shard dim dim"]
     ) -> Float[np.ndarray, "shard dim dim"]:
-        """A matrix for every shard, given its precision; they add up to the identity, but need not be symmetric."""
+        """Return a matrix for each shard, given the shards' precisions.
+
+        The matrices add up to the identity, but need not be symmetric.
+        """
 
 
 class Uniform(AbstractStart):
-    """Every shard counts the same."""
+    """The same weight for each shard."""
 
     def diagonal(self, draws: Float[Array, "shard draw dim"]) -> Diagonal:
         return Diagonal(jnp.full((draws.shape[0], draws.shape[2]), 1 / draws.shape[0]))
@@ -251,7 +298,7 @@ class Uniform(AbstractStart):
 
 
 class Precision(AbstractStart):
-    """Every shard counts by its precision, as in consensus Monte Carlo."""
+    """Weights proportional to the shards' precisions, as in consensus Monte Carlo."""
 
     def diagonal(self, draws: Float[Array, "shard draw dim"]) -> Diagonal:
         precisions = 1 / np.asarray(draws).var(axis=1, ddof=1)
@@ -260,6 +307,5 @@ class Precision(AbstractStart):
     def matrices(
         self, precisions: Float[np.ndarray, "shard dim dim"]
     ) -> Float[np.ndarray, "shard dim dim"]:
-        return (
-            np.linalg.inv(precisions.sum(axis=0)) @ precisions
-        )  # a solve would factorise the sum for every shard
+        # a solve would factorise the sum for each shard
+        return np.linalg.inv(precisions.sum(axis=0)) @ precisions

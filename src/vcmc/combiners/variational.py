@@ -1,13 +1,15 @@
 r"""Variational consensus Monte Carlo: learn how to aggregate the shards' draws.
 
-Rabinovich, Angelino and Jordan, *Variational consensus Monte Carlo* (2015). Within a family of aggregators $F$, it looks for
-the one whose draws $F(\theta_1, \ldots, \theta_K)$ are closest to the posterior, by raising a lower bound on the log evidence
-(`objective.py`). The full-data target is seen through batches of log densities and scores.
+Rabinovich, Angelino and Jordan, *Variational consensus Monte Carlo* (2015). Within a family of
+aggregators $F$, the method looks for the one whose draws $F(\theta_1, \ldots, \theta_K)$ are
+closest to the posterior, by maximising a lower bound on the log evidence
+(`variational/objective.py`). The full-data target enters through log densities and scores at
+batches of points.
 
-The errata of the paper, and what is done in their place, are in `docs/errata.md`.
+The errata of the paper, and their corrections, are in `docs/errata.md`.
 """
 
-from typing import ClassVar, cast
+from typing import ClassVar, NamedTuple, cast
 
 import equinox as eqx
 import numpy as np
@@ -28,27 +30,40 @@ from ..variational.adaptive import Adaptive
 from ..variational.entropies import AbstractEntropy, GaussianSum, Relaxed
 from ..variational.newton import Newton
 from ..variational.objective import Objective
-from ..variational.optimizer import WINDOW, AbstractGradient, AbstractOptimizer, Climb, random_batch
+from ..variational.optimizer import (
+    WINDOW,
+    AbstractGradient,
+    AbstractOptimizer,
+    OptimizationResult,
+    random_batch,
+)
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
 
-MAX_ALIGNMENTS = 5
-NUM_COMPARED = 10  # batches by which the end of a climb is compared with its start
-SMALL_LOSS = 0.05  # nats that need no mention
-MUCH_NOISE = 5.0  # nats of Monte Carlo error, beside which weights are guesses
+MAX_ALIGNMENTS = 5  # rounds of learning weights and aligning labels again
+NUM_COMPARISONS = 10  # batches by which the final weights are compared with the initial ones
+MAX_SILENT_LOSS = 0.05  # nats; a smaller loss needs no warning
+MAX_ERROR = 5.0  # nats of Monte Carlo error, above which weights are guesses
 
-Judged = tuple[Objective, list[AbstractWeights]]
+
+class _Candidate(NamedTuple):
+    """Weights, and the objective of the aggregator that they belong to."""
+
+    objective: Objective
+    weights: list[AbstractWeights]
 
 
 class Variational(AbstractCombiner):
     """Aggregates with learned weights.
 
     Args:
-        family: the aggregators to choose from; by default a shift and a scale on top of averages. The paper's families
-            are `BlockFamily` (one for each parameter, as its space asks for), `VectorFamily` and others.
-        entropy: the entropy of the combined draws; by default `GaussianSum` for affine maps, and the paper's `Relaxed`
-            for other families.
-        optimizer: how the objective is climbed; by default `Newton` where it can be used, `Adaptive` elsewhere.
-        start: the weights to start from.
+        family: the aggregators to choose from; by default a shift and a scale on top of averages.
+            The paper's families are `BlockFamily` (a family for each parameter, by its space),
+            `VectorFamily` and others.
+        entropy: the entropy of the combined draws; by default `GaussianSum` for affine maps, and
+            the paper's `Relaxed` for other families.
+        optimizer: the method that maximises the objective; by default `Newton` for affine maps
+            with `GaussianSum`, else `Adaptive`.
+        start: the initial weights.
     """
 
     needs: ClassVar[Needs] = Needs(target=True, scores=True)
@@ -75,14 +90,15 @@ class Variational(AbstractCombiner):
         self.start = start or Precision()
 
     def __check_init__(self) -> None:
-        for name, kind, example in (
-            ("family", AbstractFamily, "vcmc.aggregators.VectorFamily()"),
-            ("entropy", AbstractEntropy, "vcmc.variational.entropies.Relaxed()"),
-            ("optimizer", AbstractOptimizer, "vcmc.variational.Adaptive()"),
-            ("start", AbstractStart, "vcmc.aggregators.Uniform()"),
+        for name, kind, noun, example in (
+            ("family", AbstractFamily, "a family", "vcmc.aggregators.VectorFamily()"),
+            ("entropy", AbstractEntropy, "an entropy", "vcmc.variational.Relaxed()"),
+            ("optimizer", AbstractOptimizer, "an optimizer", "vcmc.variational.Adaptive()"),
+            ("start", AbstractStart, "initial weights", "vcmc.aggregators.Uniform()"),
         ):
-            if not isinstance(getattr(self, name), kind):
-                raise TypeError(f"{name} must be such as {example}; got {getattr(self, name)!r}.")
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise TypeError(f"{name} must be {noun}, e.g. {example}; got {value!r}.")
 
         if isinstance(self.optimizer, Newton) and not isinstance(self.entropy, GaussianSum):
             raise ValueError(
@@ -93,104 +109,119 @@ class Variational(AbstractCombiner):
         self.family.check(space)
 
     def combine(self, shards: Subposteriors) -> Combined:
-        target, draws = cast(Target, shards.target), shards.stacked
-        aggregator = self.family.fit(shards.space, draws, self.start)
-        weights = weights_of(aggregator)
-        if (
-            shards.learned is not None and not shards.space.labelled()
-        ):  # labels may have been given otherwise
-            weights = shards.learned
-        climbs: list[Climb] = []
-        for attempt in range(MAX_ALIGNMENTS):
-            seen = self._seen(target, aggregator, draws, (shards.seed, attempt, 1))
-            objective = Objective(seen, self.entropy, aggregator, draws)
-            if not climbs:
-                start = objective, weights
-            climbs.append(
-                self.optimizer.climb(objective, weights, (shards.seed, attempt), shards.advance)
-            )
-            weights = climbs[-1].weights
-            learned = with_weights(aggregator, weights)
-            aggregator = learned.realigned(draws)
-            if climbs[-1].broken or aggregator is learned or eqx.tree_equal(aggregator, learned):
-                break
-        notes = [climb.trouble for climb in climbs if climb.trouble]
-        optimizer = self.optimizer
-        if (
-            isinstance(
-                optimizer, AbstractGradient
-            )  # others see to it themselves that the objective does not fall
-            and not climbs[-1].broken
-            and (optimizer.data_fraction < 1 or not _clearly_rose(climbs))
-        ):
-            size = optimizer.batch_size(objective)
-            gain, error = _gain(target, start, (objective, weights), size, shards.seed)
-            if gain < -2 * error:
-                objective, weights = start
-                if gain < -SMALL_LOSS:
-                    notes.append(
-                        f"the objective fell by {-gain:.3g} ± {error:.2g} nats from its start, and the start's weights were "
-                        "kept: try a smaller learning rate, or more samples in every iteration."
-                    )
-        notes += _noise(climbs[-1], shards.space.dim)
+        initial, final, results = self._optimize(shards)
+        notes = [result.warning for result in results if result.warning]
+        if self._needs_comparison(results):
+            final, loss = self._better(cast(Target, shards.target), initial, final, shards.seed)
+            notes += loss
+        notes += _noise_note(results[-1], shards.space.dim)
+        objective, weights = final
         return Combined(
-            objective.merged(weights),
+            objective.aggregate(weights),
             with_weights(objective.aggregator, weights).shard_weights(),
             {
-                "objective": np.concatenate([climb.values for climb in climbs]),
-                "objective_error": np.concatenate([climb.errors for climb in climbs]),
+                "objective": np.concatenate([result.values for result in results]),
+                "objective_error": np.concatenate([result.errors for result in results]),
             },
             notes,
             weights,
         )
 
-    def _seen(
+    def _optimize(
+        self, shards: Subposteriors
+    ) -> tuple[_Candidate, _Candidate, list[OptimizationResult]]:
+        """Learn weights and align labels in turn; return the initial and the final candidate."""
+        target, draws = cast(Target, shards.target), shards.stacked
+        aggregator = self.family.fit(shards.space, draws, self.start)
+        weights = weights_of(aggregator)
+        # weights of an earlier run do not fit if their labels may have been others
+        if shards.learned is not None and not shards.space.labelled():
+            weights = shards.learned
+        candidates: list[_Candidate] = []
+        results: list[OptimizationResult] = []
+        for attempt in range(MAX_ALIGNMENTS):
+            log_density = self._log_density(target, aggregator, draws, (shards.seed, attempt, 1))
+            objective = Objective(log_density, self.entropy, aggregator, draws)
+            result = self.optimizer.maximize(
+                objective, weights, (shards.seed, attempt), shards.advance
+            )
+            candidates += [_Candidate(objective, weights), _Candidate(objective, result.weights)]
+            results.append(result)
+            weights = result.weights
+            learned = with_weights(aggregator, weights)
+            aggregator = learned.realigned(draws)
+            if result.failed or aggregator is learned or eqx.tree_equal(aggregator, learned):
+                break
+        return candidates[0], candidates[-1], results
+
+    def _log_density(
         self,
         target: Target,
         aggregator: AbstractAggregator,
         draws: Float[Array, "shard draw dim"],
         seed: tuple[int, ...],
     ) -> Target | Minibatch:
-        """The target as an iteration sees it: all rows, or those of a few shards."""
+        """Return the target of an iteration: all rows, or those of a few shards."""
         if not isinstance(self.optimizer, AbstractGradient):
             return target
-        every = target.num_shards
-        num_shards = int(np.ceil(round(self.optimizer.data_fraction * every, 6)))
-        if num_shards == every:
+        num_shards = int(np.ceil(round(self.optimizer.data_fraction * target.num_shards, 6)))
+        if num_shards == target.num_shards:
             return target
         return Minibatch(target, aggregator(draws.mean(axis=1)), max(1, num_shards), seed)
 
+    def _needs_comparison(self, results: list[OptimizationResult]) -> bool:
+        """Return whether the objective may have fallen; other optimizers check that themselves."""
+        if not isinstance(self.optimizer, AbstractGradient) or results[-1].failed:
+            return False
+        return self.optimizer.data_fraction < 1 or not _has_clearly_risen(results)
 
-def _clearly_rose(climbs: list[Climb]) -> bool:
-    """Whether the last window is above the start by more than three errors: then there is no need to compare."""
-    last = climbs[-1].values[-WINDOW:]
-    if len(climbs[-1].values) < 2 * WINDOW:
+    def _better(
+        self, target: Target, initial: _Candidate, final: _Candidate, seed: int
+    ) -> tuple[_Candidate, list[str]]:
+        """Return the better of two candidates, and a note if it is the initial one."""
+        size = cast(AbstractGradient, self.optimizer).batch_size(final.objective)
+        gain, error = _gain(target, initial, final, size, seed)
+        if not gain < -2 * error:
+            return final, []
+        if not gain < -MAX_SILENT_LOSS:
+            return initial, []
+        note = (
+            f"the objective fell by {-gain:.3g} ± {error:.2g} nats from its start, and the start's "
+            "weights were kept: try a smaller learning rate, or more samples in every iteration."
+        )
+        return initial, [note]
+
+
+def _has_clearly_risen(results: list[OptimizationResult]) -> bool:
+    """Return whether the last window exceeds the first value by more than three errors."""
+    first, last = results[0], results[-1].values[-WINDOW:]
+    if len(results[-1].values) < 2 * WINDOW:
         return False
-    error = np.hypot(climbs[0].errors[0], np.std(last, ddof=1) / np.sqrt(len(last)))
-    return bool(np.mean(last) - climbs[0].values[0] > 3 * error)
+    error = np.hypot(first.errors[0], np.std(last, ddof=1) / np.sqrt(len(last)))
+    return bool(np.mean(last) - first.values[0] > 3 * error)
 
 
 def _gain(
-    target: Target, before: Judged, after: Judged, size: int, seed: int
+    target: Target, initial: _Candidate, final: _Candidate, size: int, seed: int
 ) -> tuple[float, float]:
-    """By how much the objective rose, and the error of that, on draws that both are judged by."""
+    """Return the rise of the objective on all rows, and its error, from common batches."""
     generator = np.random.default_rng((seed, MAX_ALIGNMENTS))
+    before, after = (candidate.objective.with_target(target) for candidate in (initial, final))
     gains = []
-    for objective, _ in (before, after):
-        objective.target = target
-    for _ in range(NUM_COMPARED):
-        batch = random_batch(before[0], size, generator)
-        low, high = (objective.value(weights, batch) for objective, weights in (before, after))
-        gains.append(high - low)
-    return float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(NUM_COMPARED))
+    for _ in range(NUM_COMPARISONS):
+        batch = random_batch(before, size, generator)
+        low = before.value(initial.weights, batch)
+        gains.append(after.value(final.weights, batch) - low)
+    return float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(NUM_COMPARISONS))
 
 
-def _noise(climb: Climb, dim: int) -> list[str]:
-    """A warning if the last estimates were too noisy to tell good weights from bad ones."""
-    error = float(np.median(climb.errors[-WINDOW:]))
-    if not error > max(MUCH_NOISE, np.sqrt(dim)):
+def _noise_note(result: OptimizationResult, dim: int) -> list[str]:
+    """Return a warning if the last estimates were too noisy to tell good weights from bad ones."""
+    error = float(np.median(result.errors[-WINDOW:]))
+    if not error > max(MAX_ERROR, np.sqrt(dim)):
         return []
     return [
-        f"the objective is known to ± {error:.2g} nats only at the end, too little to learn good weights by: the target falls off "
-        "steeply at some combined draws. Try more samples in every iteration, or fewer shards, and doubt the result."
+        f"the objective is known only to ± {error:.2g} nats at the end, too little to learn good "
+        "weights: the target falls off steeply at some combined draws. Try more samples in every "
+        "iteration, or fewer shards, and do not trust the result."
     ]

@@ -14,7 +14,8 @@ from jaxtyping import Array, Float
 
 from ..data.params import to_params
 from ..density import evaluate
-from ..linalg.stein import Frame, symmetric
+from ..linalg.stein import symmetric
+from ..linalg.whitening import Whitening
 from ..samplers.start import climb, starts_of
 from ..space import Product
 from ..target import Target
@@ -38,8 +39,8 @@ def other_mode(draws: Draws, target: Target, seed: int) -> str:
     """What there is to say of a mode that is far from the draws and holds mass; nothing if none is found."""
     pilot = target.pilot
     model, key = pilot.model, jax.random.key(seed)
-    frame = Frame.of(draws)
-    if not frame.is_full:
+    frame = Whitening.from_draws(draws)
+    if not frame.is_dense:
         return ""
     try:
         starts = starts_of(pilot, key)
@@ -51,7 +52,7 @@ def other_mode(draws: Draws, target: Target, seed: int) -> str:
         return _with_labels_of(frame.centre, np.asarray(top), model.space)
 
     def apart(one: Vector, other: Vector, scale: float) -> bool:
-        between = frame.white(np.stack([one, other]))
+        between = frame.whiten(np.stack([one, other]))
         return bool(np.linalg.norm(between[0] - between[1]) > FAR * scale)
 
     every = [jnp.asarray(frame.centre), *starts, *(-start for start in starts if start.any())]

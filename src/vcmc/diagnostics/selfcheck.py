@@ -1,10 +1,12 @@
-r"""How far combined draws are from the posterior, by full-data scores at some of them: no reference chain is needed.
+r"""Estimate the error of combined draws from full-data scores at some of them.
 
-Stein's identities (`stein.py`) say which shift and scale would make the draws right. The draws are moved so, and what that changes in
-the mean and in the sd of a parameter is the estimate of its error. Its standard error has two parts: the Monte Carlo error, by
-leaving out a tenth of the draws at a time, and what an affine correction cannot know. The latter is of the order of the
-share $\rho$ of the scores that is not linear in the draws: a cubic term of size $\epsilon$ in the log density changes means and variances by
-multiples of $\epsilon^2$, and so is $\rho$.
+No reference chain is needed. Stein's identities (`linalg/stein.py`) give the shift and the scale
+that would make the draws right. The draws are moved accordingly, and the change of a parameter's
+mean and sd is the estimate of its error. Its standard error has two parts: the Monte Carlo error,
+from leaving out a tenth of the draws at a time, and the error of an affine correction. The latter
+is of the order of the share $\rho$ of the scores that is not linear in the draws: a cubic term of
+size $\epsilon$ in the log density changes means and variances by multiples of $\epsilon^2$, and
+so it does $\rho$.
 """
 
 from collections.abc import Callable
@@ -14,40 +16,41 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..linalg.operators import AbstractMatrix, DenseOperator, DiagonalOperator
+from ..linalg.shrinkage import TINY
 from ..linalg.stein import (
+    MIN_CURVATURE,
     Directions,
-    Frame,
+    Draws,
     HessianProducts,
+    Vector,
+    bounded_inverse_root,
     conjugate_gradients,
-    gap,
-    root_of_inverse,
+    stein_estimate,
     symmetric,
 )
+from ..linalg.whitening import Whitening
 from ..target import Target
 from .discrepancy import kernel_stein_discrepancy
 from .importance import pareto_k
 
 NUM_POINTS = 400  # draws at which the target is evaluated
-NUM_GROUPS = 10
-FAR, MAX_LOOKS = (
-    0.1,
-    5,
-)  # sds: draws that are farther off are moved and looked at again, so many times
-ROUNDING = 1e-9
-LEAST = 0.02  # curvature, relative to that of the draws, that is taken for one
-SHAPE, PATH = (
-    0.5,
-    0.5,
-)  # standard errors that a share of one that is not linear stands for; see tests/diagnostics
+NUM_GROUPS = 10  # of the jackknife
+MAX_CORRECTION_SD = 0.1  # sds; after a larger correction the moved draws are evaluated again
+MAX_ROUNDS = 5  # of evaluating and moving draws
+ROUNDING = 1e-9  # relative sd below which a quantity is constant
+# standard errors per unit of the nonlinear share: of the correction's shape, and of its path;
+# tests/diagnostics/test_selfcheck.py checks that they cover
+SHAPE_ERROR = 0.5
+PATH_ERROR = 0.5
 
-Draws = Float[np.ndarray, "draw dim"]
 Quantities = Callable[[Float[Array, "draw dim"]], Float[np.ndarray, "draw quantity"]]
 
 
 class Errors(NamedTuple):
-    """Estimated errors of means, in posterior sds, and of sds, as shares, with standard errors: one for each quantity.
+    """Estimated errors of means, in posterior sds, and relative errors of sds, by quantity.
 
-    A mean that is too large has a positive error, and so has an sd that is too large.
+    Errors are positive for a mean, or an sd, that is too large. Both have standard errors.
     """
 
     mean: Float[np.ndarray, " quantity"]
@@ -57,16 +60,20 @@ class Errors(NamedTuple):
 
 
 class SelfCheck(NamedTuple):
-    """What full-data scores say of combined draws.
+    """Diagnostics of combined draws from full-data scores.
 
     Attributes:
-        errors: of every quantity; nothing if the target is not finite at the draws, or no hill around them.
-        not_linear: the largest share of the scores, over quantities, that is not linear in the draws.
-        least_curvature: below zero if the target, averaged over the draws, is no hill in some direction.
-        pareto_k: of the ratios of the target and a Gaussian with the draws' moments.
-        ksd, ksd_p_value: the kernel Stein discrepancy, and how often right draws have a larger one.
+        errors: errors of each quantity; None if the target is not finite at the draws, or does not
+            fall off around them.
+        not_linear: the largest share of the scores, over quantities, that is not linear in the
+            draws.
+        least_curvature: the target's least curvature, averaged over the draws; negative if the
+            target rises in some direction.
+        pareto_k: the Pareto k of the ratios of the target and a Gaussian with the draws' moments.
+        ksd: the kernel Stein discrepancy.
+        ksd_p_value: the probability that exact draws have a larger one.
         num_points: draws at which the target was evaluated.
-        num_not_finite: how many of those had a log density or score that is not finite.
+        num_not_finite: evaluations with a log density or score that is not finite.
     """
 
     errors: Errors | None
@@ -80,176 +87,215 @@ class SelfCheck(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """The shift and the scale, in white coordinates, that would make draws right."""
+    """The shift and the scale, in whitened coordinates, that would make draws right."""
 
-    move: np.ndarray
-    scale: np.ndarray
+    shift: Vector
+    scale: AbstractMatrix
+
+    @property
+    def size(self) -> float:
+        """The largest change of a mean, or of an entry of the scale, in sds."""
+        identity = self.scale.identity(len(self.shift)).values
+        return max(np.abs(self.shift).max(), np.abs(self.scale.values - identity).max())
 
 
-def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) -> SelfCheck:
-    """Estimate how far draws are off. `quantities` computes what is reported, from points.
+class CorrectionEstimate(NamedTuple):
+    """Corrections from all points and from jackknife samples, and the scores that resist them.
 
-    Draws that are far off are moved, and looked at again where they then are: a long way is not measured by one step.
+    Attributes:
+        corrections: from all points first, then with each tenth left out.
+        nonlinear_scores: the part of the scores that is not linear in the draws.
+        least_curvature: the least curvature, averaged over the points.
     """
-    first, look = _looks(draws, target, seed)
-    counts = first.num_points, first.num_not_finite
-    if (
-        not look.corrected or look.least_curvature < LEAST
-    ):  # there is no hill to measure a distance by
-        return SelfCheck(None, np.nan, look.least_curvature, *first.scores_alone, *counts)
 
-    now = quantities(jnp.asarray(draws))
-    there = quantities(jnp.asarray(look.draws))
-    shares = _not_linear(there, look)
-    means, sds = (
-        np.stack(each) for each in zip(*map(_moments(quantities), look.corrected), strict=True)
-    )
-    varies = sds[0] > ROUNDING * (
-        np.abs(means[0]) + np.abs(now).max(axis=0)
-    )  # constants have no error
-    mean_errors = np.where(varies, (now.mean(axis=0) - means) / sds[0], np.nan)
-    sd_errors = np.where(varies, now.std(axis=0) / sds - 1, np.nan)
-
-    def standard_error(errors: Float[np.ndarray, "group quantity"], path: np.ndarray) -> np.ndarray:
-        noise = (NUM_GROUPS - 1) * errors[1:].var(axis=0)  # by the jackknife
-        return np.sqrt(noise + (SHAPE * shares) ** 2 + PATH**2 * shares * path**2)
-
-    errors = Errors(
-        mean_errors[0],
-        standard_error(mean_errors, (there.mean(axis=0) - means[0]) / sds[0]),
-        sd_errors[0],
-        standard_error(sd_errors, there.std(axis=0) / sds[0] - 1),
-    )
-    return SelfCheck(
-        errors, float(np.nanmax(shares)), look.least_curvature, *first.scores_alone, *counts
-    )
+    corrections: list[Correction]
+    nonlinear_scores: Draws
+    least_curvature: float
 
 
-def corrected(draws: Draws, target: Target, seed: int) -> Draws:
-    """Draws moved to where they should be, as far as a shift and a scale can do that; draws that are not far off stay."""
-    _, last = _looks(draws, target, seed)
-    return last.draws
+class Assessment(NamedTuple):
+    """Draws, their corrections, and the diagnostics of scores at some of them.
 
-
-def _looks(draws: Draws, target: Target, seed: int) -> tuple["Look", "Look"]:
-    """What is seen at draws, and at last after they were moved until they are not far off."""
-    generator = np.random.default_rng(seed)
-    look = first = _look(draws, target, generator)
-    for _ in range(MAX_LOOKS - 1):
-        if not look.is_far:
-            break
-        closer = _look(look.corrected[0], target, generator)
-        if closer.num_not_finite:
-            break  # one step too far
-        look = closer
-    return first, look
-
-
-class Look(NamedTuple):
-    """What was seen at some draws: corrected draws (by all points seen, and by all but a tenth of them), and the rest."""
+    Attributes:
+        draws: the draws.
+        white: the draws in whitened coordinates.
+        corrected: the corrected draws, from all points and from jackknife samples.
+        nonlinear_scores: the part of the scores that is not linear in the draws.
+        is_far: whether the correction is too large for one step.
+        least_curvature: the least curvature, averaged over the points.
+        score_diagnostics: Pareto k, the kernel Stein discrepancy and its p-value.
+        num_points: draws at which the target was evaluated.
+        num_not_finite: evaluations that were not finite.
+    """
 
     draws: Draws
     white: Draws
     corrected: list[Draws]
-    bent: Draws
+    nonlinear_scores: Draws
     is_far: bool
     least_curvature: float
-    scores_alone: tuple[float, float, float]
+    score_diagnostics: tuple[float, float, float]
     num_points: int
     num_not_finite: int
 
 
-def _look(draws: Draws, target: Target, generator: np.random.Generator) -> Look:
-    num_draws, dim = draws.shape
-    chosen = np.sort(generator.permutation(num_draws)[:NUM_POINTS])
-    values, scores = (np.asarray(each) for each in target(jnp.asarray(draws[chosen])))
-    finite = np.isfinite(values) & np.isfinite(scores).all(axis=1)
-    counts = len(chosen), int(np.sum(~finite))
-    chosen, values, scores = chosen[finite], values[finite], scores[finite]
-    if len(chosen) < 2 * NUM_GROUPS:
-        nothing = np.nan, np.nan, np.nan
-        return Look(draws, draws, [], draws, False, np.nan, nothing, *counts)
+def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) -> SelfCheck:
+    """Estimate the errors of draws.
 
-    frame = Frame.of(draws)
-    white, turned = frame.white(draws), frame.turned(scores)
+    Draws that are far off are moved and evaluated again, as one step does not measure a long way.
+
+    Args:
+        draws: combined draws, as points.
+        target: the full-data log density.
+        quantities: the function from points to the reported quantities.
+        seed: the seed of the evaluated draws.
+    """
+    first, last = _assess_repeatedly(draws, target, seed)
+    common = *first.score_diagnostics, first.num_points, first.num_not_finite
+    if not last.corrected or last.least_curvature < MIN_CURVATURE:
+        # without a maximum nearby there is no distance to measure
+        return SelfCheck(None, np.nan, last.least_curvature, *common)
+
+    original = quantities(jnp.asarray(draws))
+    moved = quantities(jnp.asarray(last.draws))
+    shares = _nonlinear_shares(moved, last)
+    moments = [_moments(quantities(jnp.asarray(draws))) for draws in last.corrected]
+    means, sds = (np.stack(arrays) for arrays in zip(*moments, strict=True))
+    # constants have no error
+    varies = sds[0] > ROUNDING * (np.abs(means[0]) + np.abs(original).max(axis=0))
+    mean_errors = np.where(varies, (original.mean(axis=0) - means) / sds[0], np.nan)
+    sd_errors = np.where(varies, original.std(axis=0) / sds - 1, np.nan)
+
+    def standard_error(errors: Float[np.ndarray, "group quantity"], path: np.ndarray) -> np.ndarray:
+        noise = (NUM_GROUPS - 1) * errors[1:].var(axis=0)  # by the jackknife
+        return np.sqrt(noise + (SHAPE_ERROR * shares) ** 2 + PATH_ERROR**2 * shares * path**2)
+
+    errors = Errors(
+        mean_errors[0],
+        standard_error(mean_errors, (moved.mean(axis=0) - means[0]) / sds[0]),
+        sd_errors[0],
+        standard_error(sd_errors, moved.std(axis=0) / sds[0] - 1),
+    )
+    return SelfCheck(errors, float(np.nanmax(shares)), last.least_curvature, *common)
+
+
+def _moments(values: Float[np.ndarray, "draw quantity"]) -> tuple[np.ndarray, np.ndarray]:
+    return values.mean(axis=0), values.std(axis=0)
+
+
+def corrected(draws: Draws, target: Target, seed: int) -> Draws:
+    """Return draws moved by a shift and a scale towards the target, until they are close to it."""
+    _, last = _assess_repeatedly(draws, target, seed)
+    return last.draws
+
+
+def _assess_repeatedly(draws: Draws, target: Target, seed: int) -> tuple[Assessment, Assessment]:
+    """Assess draws, and again after each correction until they are close; return first and last."""
+    generator = np.random.default_rng(seed)
+    last = first = _assess(draws, target, generator)
+    for _ in range(MAX_ROUNDS - 1):
+        if not last.is_far:
+            break
+        closer = _assess(last.corrected[0], target, generator)
+        if closer.num_not_finite:
+            break  # one step too far
+        last = closer
+    return first, last
+
+
+def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Assessment:
+    """Evaluate the target at some draws, and estimate the correction of all."""
+    points = np.sort(generator.permutation(len(draws))[:NUM_POINTS])
+    values, scores = (np.asarray(array) for array in target(jnp.asarray(draws[points])))
+    finite = np.isfinite(values) & np.isfinite(scores).all(axis=1)
+    counts = len(points), int(np.sum(~finite))
+    points, values, scores = points[finite], values[finite], scores[finite]
+    if len(points) < 2 * NUM_GROUPS:
+        unknown = np.nan, np.nan, np.nan
+        return Assessment(draws, draws, [], draws, False, np.nan, unknown, *counts)
+
+    whitening = Whitening.from_draws(draws)
+    white, white_scores = whitening.whiten(draws), whitening.whiten_scores(scores)
 
     def hessian_products(directions: Directions) -> Directions:
         products = target.hessian_products(
-            jnp.asarray(frame.centre), jnp.asarray(frame.outside(directions))
+            jnp.asarray(whitening.centre), jnp.asarray(whitening.unwhiten_directions(directions))
         )
-        return -frame.turned(np.asarray(products))
+        return -whitening.whiten_scores(np.asarray(products))
 
-    judge = _by_matrix if frame.is_full else _by_coordinate
-    corrections, bent, least = judge(white[chosen], turned, hessian_products)
-
-    def moved(correction: Correction) -> Draws:
-        scale = correction.scale
-        return frame.place(correction.move + (white @ scale.T if frame.is_full else white * scale))
-
-    move, scale = corrections[0]
-    away = np.abs(scale - (np.eye(dim) if frame.is_full else 1.0)).max()
-    is_far = bool(max(np.abs(move).max(), away) > FAR)
-    ratios = values + 0.5 * np.sum(white[chosen] ** 2, axis=1)
-    discrepancy = kernel_stein_discrepancy(white[chosen], turned, generator)
-    alone = pareto_k(ratios), *discrepancy
-    return Look(draws, white, list(map(moved, corrections)), bent, is_far, least, alone, *counts)
-
-
-def _moments(quantities: Quantities) -> Callable[[Draws], tuple[np.ndarray, np.ndarray]]:
-    def moments(draws: Draws) -> tuple[np.ndarray, np.ndarray]:
-        found = quantities(jnp.asarray(draws))
-        return found.mean(axis=0), found.std(axis=0)
-
-    return moments
+    estimator = _dense_corrections if whitening.is_dense else _coordinate_corrections
+    estimate = estimator(white[points], white_scores, hessian_products)
+    corrected_draws = [
+        whitening.unwhiten(correction.shift + white @ correction.scale.T)
+        for correction in estimate.corrections
+    ]
+    is_far = bool(estimate.corrections[0].size > MAX_CORRECTION_SD)
+    ratios = values + 0.5 * np.sum(white[points] ** 2, axis=1)
+    discrepancy = kernel_stein_discrepancy(white[points], white_scores, generator)
+    return Assessment(
+        draws,
+        white,
+        corrected_draws,
+        estimate.nonlinear_scores,
+        is_far,
+        estimate.least_curvature,
+        (pareto_k(ratios), *discrepancy),
+        *counts,
+    )
 
 
-def _by_matrix(
+def _dense_corrections(
     white: Draws, scores: Draws, hessian_products: HessianProducts
-) -> tuple[list[Correction], Draws, float]:
-    """Corrections by all points and by all but a tenth, what is not linear in the scores, and the least curvature."""
+) -> CorrectionEstimate:
+    """Estimate corrections with a dense scale."""
     curvature = symmetric(hessian_products, white.shape[1])
-    found = []
-    for kept in _leave_out(len(white)):
-        estimate = gap(white[kept], scores[kept], curvature)
-        root, least = root_of_inverse(estimate.precision, LEAST)
-        found.append((Correction(root @ (root @ estimate.slope), root), estimate.bent, least))
-    return [each for each, _, _ in found], found[0][1], found[0][2]
+    estimates = [
+        stein_estimate(white[sample], scores[sample], curvature)
+        for sample in _jackknife_samples(len(white))
+    ]
+    roots = [bounded_inverse_root(estimate.precision, MIN_CURVATURE) for estimate in estimates]
+    corrections = [
+        Correction(root @ (root @ estimate.mean_score), DenseOperator(root))
+        for (root, _), estimate in zip(roots, estimates, strict=True)
+    ]
+    return CorrectionEstimate(corrections, estimates[0].nonlinear_scores, roots[0][1])
 
 
-def _by_coordinate(
+def _coordinate_corrections(
     white: Draws, scores: Draws, hessian_products: HessianProducts
-) -> tuple[list[Correction], Draws, float]:
-    """The same, with a scale for every coordinate and a shift that products with the Hessian give."""
+) -> CorrectionEstimate:
+    """Estimate corrections with a scale for each coordinate, and a shift by Hessian products."""
     residuals = scores + hessian_products(white)
-    slopes, spreads = [], []
-    for kept in _leave_out(len(white)):
-        slopes.append(residuals[kept].mean(axis=0))
-        spreads.append(-np.mean((scores[kept] - scores[kept].mean(axis=0)) * white[kept], axis=0))
-    bent = residuals - slopes[0]
-    bent = bent - white * np.mean(bent * white, axis=0)
-    least = float(spreads[0].min())
-    spreads = [np.maximum(np.abs(spread), LEAST) for spread in spreads]
-    move = conjugate_gradients(
-        lambda direction: hessian_products(direction[None])[0], slopes[0], 1 / spreads[0]
+    slopes, precisions = [], []
+    for sample in _jackknife_samples(len(white)):
+        slopes.append(residuals[sample].mean(axis=0))
+        centred = scores[sample] - scores[sample].mean(axis=0)
+        precisions.append(-np.mean(centred * white[sample], axis=0))
+    centred = residuals - slopes[0]
+    nonlinear_scores = centred - white * np.mean(centred * white, axis=0)
+    least = float(precisions[0].min())
+    precisions = [np.maximum(np.abs(precision), MIN_CURVATURE) for precision in precisions]
+    shift = conjugate_gradients(
+        lambda direction: hessian_products(direction[None])[0], slopes[0], 1 / precisions[0]
     )
-    moves = [move + (slope - slopes[0]) / spreads[0] for slope in slopes]
-    return (
-        [Correction(move, spread**-0.5) for move, spread in zip(moves, spreads, strict=True)],
-        bent,
-        least,
-    )
+    corrections = [
+        Correction(shift + (slope - slopes[0]) / precisions[0], DiagonalOperator(precision**-0.5))
+        for slope, precision in zip(slopes, precisions, strict=True)
+    ]
+    return CorrectionEstimate(corrections, nonlinear_scores, least)
 
 
-def _leave_out(count: int) -> list[np.ndarray]:
-    """All points, and then all but every tenth, ten times."""
-    every = np.arange(count)
-    return [every, *(every[every % NUM_GROUPS != group] for group in range(NUM_GROUPS))]
+def _jackknife_samples(count: int) -> list[np.ndarray]:
+    """Return the indices of all points, and then, ten times, of all but a tenth."""
+    indices = np.arange(count)
+    return [indices, *(indices[indices % NUM_GROUPS != group] for group in range(NUM_GROUPS))]
 
 
-def _not_linear(
-    quantities: Float[np.ndarray, "draw quantity"], look: Look
+def _nonlinear_shares(
+    quantities: Float[np.ndarray, "draw quantity"], assessment: Assessment
 ) -> Float[np.ndarray, " quantity"]:
-    """The share of the scores that is not linear in the draws, along the direction in which each quantity grows."""
-    directions = (quantities - quantities.mean(axis=0)).T @ look.white / len(look.white)
-    lengths = np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-300)
-    return np.asarray(np.var(look.bent @ (directions / lengths).T, axis=0))
+    """Return the nonlinear share of the scores along the direction in which a quantity grows."""
+    white = assessment.white
+    directions = (quantities - quantities.mean(axis=0)).T @ white / len(white)
+    lengths = np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), TINY)
+    return np.asarray(np.var(assessment.nonlinear_scores @ (directions / lengths).T, axis=0))

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from .selfcheck import LEAST, Errors, SelfCheck
+from ..linalg.stein import MIN_CURVATURE
+from .selfcheck import Errors, SelfCheck
 
 TOLERATED = 0.1  # of an sd, or as a share of the sd
 UNSURE = 0.2  # the standard error of an error, above which it says little
@@ -103,7 +104,7 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[
             f"The full-data log density is not finite at {check.num_not_finite} of {check.num_points} combined draws."
         ]
     found = []
-    if check.least_curvature < LEAST:
+    if check.least_curvature < MIN_CURVATURE:
         found.append(
             "The posterior does not fall off around the combined draws in some direction: they lie between modes, or far out."
         )

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..diagnostics import convergence
-from ..linalg.stein import Frame
+from ..linalg.whitening import Whitening
 from ..target import Target
 
 NUM_CHAINS, MAX_ITERATIONS = 32, 500
@@ -108,7 +108,7 @@ class _Chains:
         self.target = target
         self.generator = generator
         self.starts = starts
-        self.frame = Frame.of(starts)
+        self.whitening = Whitening.from_draws(starts)
         self.num_evaluations = 0
         self.step_size = _StepSize(starts.shape[1] ** -0.25)
 
@@ -117,7 +117,7 @@ class _Chains:
         order = self.generator.permutation(len(self.starts))
         for first in range(0, len(order), num_chains):
             chosen = np.resize(order[first : first + num_chains], num_chains)
-            state = self._evaluate(self.frame.white(self.starts[chosen]))
+            state = self._evaluate(self.whitening.whiten(self.starts[chosen]))
             is_finite = np.isfinite(state.log_densities) & np.isfinite(state.scores).all(axis=1)
             finite = np.flatnonzero(is_finite)
             if len(finite):
@@ -129,9 +129,9 @@ class _Chains:
         )
 
     def _evaluate(self, position: Batch) -> State:
-        log_densities, scores = self.target(jnp.asarray(self.frame.place(position)))
+        log_densities, scores = self.target(jnp.asarray(self.whitening.unwhiten(position)))
         self.num_evaluations += len(position)
-        return State(position, np.asarray(log_densities), self.frame.turned(np.asarray(scores)))
+        return State(position, np.asarray(log_densities), self.whitening.whiten_scores(np.asarray(scores)))
 
     def move(self, state: State, adapt: bool) -> tuple[State, float]:
         """Run one trajectory of every chain; return the new state and the mean acceptance."""
@@ -168,7 +168,7 @@ class _Chains:
         rhat = float(np.max(convergence.rhat(kept[None])))
         ess = float(np.min(convergence.ess(kept[None])))
         return Run(
-            self.frame.place(kept),
+            self.whitening.unwhiten(kept),
             rhat,
             ess,
             float(np.mean(acceptances[first:])),

@@ -1,4 +1,4 @@
-"""Linear algebra on draws: whitening, shrinkage and Stein's identities.
+"""Linear algebra on draws: operators, whitening, shrinkage and Stein's identities.
 
 Imported by everything above; imports nothing of vcmc.
 """

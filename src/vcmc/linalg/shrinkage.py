@@ -1,6 +1,6 @@
-"""Means and covariances of the shards' draws, shrunk towards what the shards have in common.
+"""Means and covariances of the shards' draws, shrunk towards their common structure.
 
-Done once in a run, in NumPy: JAX would take longer to compile it than it takes.
+Computed once in a run, in NumPy: JAX would take longer to compile it than NumPy takes to run it.
 """
 
 from collections.abc import Iterable
@@ -9,36 +9,42 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+TINY = 1e-300  # keeps quotients finite where the denominator is zero
+
 
 def means_and_covariances(
     shards: Float[Array, "shard draw dim"] | Iterable[Float[np.ndarray, "draw dim"]],
 ) -> tuple[Float[np.ndarray, "shard dim"], Float[np.ndarray, "shard dim dim"]]:
-    """Means and covariances of the shards' draws, dividing by their number; one shard is looked at after the other."""
+    """Return each shard's mean and covariance (divided by the number of draws), one by one."""
     means, covariances = [], []
-    room = np.empty((0, 0))  # for all shards: new memory takes as long as the work
+    buffer = np.empty((0, 0))  # shared by all shards: allocating takes as long as the arithmetic
     for draws in np.asarray(shards) if isinstance(shards, jax.Array) else shards:
-        if len(draws) > len(room):
-            room = np.empty_like(draws)
+        if len(draws) > len(buffer):
+            buffer = np.empty_like(draws)
         means.append(draws.mean(axis=0))
-        centred = np.subtract(draws, means[-1], out=room[: len(draws)])
+        centred = np.subtract(draws, means[-1], out=buffer[: len(draws)])
         covariances.append(centred.T @ centred / len(draws))
     return np.stack(means), np.stack(covariances)
 
 
 def shrunk_covariances(draws: Float[Array, "shard draw dim"]) -> Float[np.ndarray, "shard dim dim"]:
-    """Covariances of the shards, each shrunk towards what the shards have in common."""
+    """Return the shards' covariances, each shrunk towards their common structure."""
     return shrunk(means_and_covariances(draws)[1], draws.shape[1])
 
 
 def shrunk(
     covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, " shard"]
 ) -> Float[np.ndarray, "shard dim dim"]:
-    r"""Covariances of so many draws each, that were divided by their number, shrunk towards what they have in common.
+    r"""Return covariances shrunk towards their common structure.
 
-    The pooled covariance is shrunk towards its diagonal; in coordinates that it whitens, every
-    shard's covariance is shrunk towards a multiple of the identity. Both amounts are the oracle
-    approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010), which vanishes as draws grow
-    unless there is nothing to tell apart.
+    The pooled covariance is shrunk towards its diagonal; in coordinates that it whitens, each
+    shard's covariance is shrunk towards a multiple of the identity. Both intensities are the
+    oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010), which vanishes as the
+    number of draws grows, unless the shards have the same covariance.
+
+    Args:
+        covariances: covariances that were divided by the number of draws.
+        num_draws: number of draws behind each.
     """
     return shrinkage(covariances, num_draws)[0]
 
@@ -46,7 +52,7 @@ def shrunk(
 def shrinkage(
     covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, " shard"]
 ) -> tuple[Float[np.ndarray, "shard dim dim"], Float[np.ndarray, " shard"]]:
-    """Shrunk covariances, and by how much each was shrunk: one is wholly."""
+    """Return shrunk covariances and the shrinkage intensity of each, between zero and one."""
     num_shards, dim, _ = covariances.shape
     counts = np.broadcast_to(num_draws, num_shards)[:, None, None]
     covariances = covariances * counts / (counts - 1)
@@ -55,20 +61,20 @@ def shrinkage(
     pooled = covariances.mean(axis=0)
     scales = np.sqrt(np.diag(pooled))
     correlation = pooled / np.outer(scales, scales)
-    amount, _ = _amounts(correlation[None], int(counts.sum()))
-    pooled = (1 - amount[0]) * pooled + amount[0] * np.diag(scales**2)
+    intensity, _ = _intensities(correlation[None], int(counts.sum()))
+    pooled = (1 - intensity[0]) * pooled + intensity[0] * np.diag(scales**2)
     inverse = np.linalg.inv(np.linalg.cholesky(pooled))
-    amounts, variances = _amounts(inverse @ covariances @ inverse.T, counts[:, 0, 0])
-    shares = amounts[:, None, None]
-    return (1 - shares) * covariances + shares * variances[:, None, None] * pooled, amounts
+    intensities, variances = _intensities(inverse @ covariances @ inverse.T, counts[:, 0, 0])
+    shares = intensities[:, None, None]
+    return (1 - shares) * covariances + shares * variances[:, None, None] * pooled, intensities
 
 
-def _amounts(
+def _intensities(
     covariances: Float[np.ndarray, "shard dim dim"], num_draws: int | Int[np.ndarray, " shard"]
 ) -> tuple[Float[np.ndarray, " shard"], Float[np.ndarray, " shard"]]:
-    """Amounts of oracle approximating shrinkage towards multiples of the identity, and those multiples."""
+    """Return oracle approximating intensities towards multiples of I, and those multiples."""
     dim = covariances.shape[1]
     variances = np.trace(covariances, axis1=1, axis2=2) / dim
     squares = np.einsum("kij,kij->k", covariances, covariances) / dim**2
-    excesses = np.maximum(squares - variances**2 / dim, 1e-300)
+    excesses = np.maximum(squares - variances**2 / dim, TINY)
     return np.minimum((squares + variances**2) / ((num_draws + 1) * excesses), 1.0), variances

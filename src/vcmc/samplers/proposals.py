@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..linalg.stein import Draws, Frame
+from ..linalg.stein import Draws
+from ..linalg.whitening import Whitening
 from ..target import Target
 
 NUM_AT_ONCE = 500  # points of one evaluation of the target
@@ -29,13 +30,13 @@ class Proposals(NamedTuple):
 class Proposal(NamedTuple):
     """A Student t, whose tails are a little heavier than a Gaussian's, in any number of dimensions."""
 
-    frame: Frame
+    frame: Whitening
     freedom: float
 
     @classmethod
     def of(cls, draws: Draws) -> "Proposal":
         """The one that lies where draws do, and is as wide."""
-        return cls(Frame.of(draws), 10.0 + draws.shape[1])
+        return cls(Whitening.from_draws(draws), 10.0 + draws.shape[1])
 
     def propose(
         self,
@@ -55,7 +56,7 @@ class Proposal(NamedTuple):
         dim = len(self.frame.centre)
         normal = generator.normal(size=(count, dim))
         white = normal / np.sqrt(generator.chisquare(self.freedom, size=(count, 1)) / self.freedom)
-        points = self.frame.place(white)
+        points = self.frame.unwhiten(white)
         values, _ = target(jnp.asarray(points))
         log_density = (
             -0.5 * (self.freedom + dim) * np.log1p(np.sum(white**2, axis=1) / self.freedom)

@@ -262,8 +262,8 @@ def _closed_forms(
             "covariance is that of independent draws",
             "correct it, or return None from covariance: it is not needed.",
         ).close(
-            covariance,
-            expected if covariance.ndim == 2 else np.diag(expected),
+            covariance.values,
+            covariance.from_dense(expected).values,
             rtol=1e-9,
             atol=1e-12,
         )

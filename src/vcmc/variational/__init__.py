@@ -1,4 +1,4 @@
-"""The variational objective: entropies, and the optimizers that maximise it.
+"""The variational objective, its entropies, and the optimizers that maximise it.
 
 Imported by `combiners` and above; imports `aggregators`, `linalg` and `target`.
 """
@@ -15,7 +15,7 @@ from .entropies import (
     Tighter,
 )
 from .newton import Newton
-from .optimizer import AbstractGradient, AbstractOptimizer
+from .optimizer import AbstractGradient, AbstractOptimizer, OptimizationResult
 from .projected_gradient import ProjectedGradient
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "GaussianSum",
     "NearestNeighbours",
     "Newton",
+    "OptimizationResult",
     "ProjectedGradient",
     "Relaxed",
     "Tighter",

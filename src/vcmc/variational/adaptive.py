@@ -1,4 +1,4 @@
-"""Optax's methods, such as Adam, on free coordinates of the weights."""
+"""Optax's methods, e.g. Adam, on free coordinates of the weights."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 
 class Adaptive(AbstractGradient):
-    """Steps of an Optax method in coordinates that always stand for weights: softmax, or Cholesky factors.
+    """Steps of an Optax method in free coordinates: softmax, or Cholesky factors.
 
     Args:
-        method: from a learning rate to an Optax gradient transformation; by default `optax.adam`.
-        learning_rate: about the relative change of a weight in a step, until steps are made shorter.
-        num_samples: draws in every iteration; by default 5, or 40 where the target's curvature is not known about.
+        method: a function from a learning rate to an Optax gradient transformation; by default
+            `optax.adam`.
+        learning_rate: about the relative change of a weight in a step, before steps get shorter.
+        num_samples: draws in an iteration; by default 5, or 40 for families without a control
+            variate.
         data_fraction: share of the shards whose rows are used in an iteration.
-        max_iterations: iterations at most.
+        max_iterations: the largest number of iterations.
     """
 
     method: "Callable[[float], GradientTransformation] | None" = eqx.field(
@@ -35,7 +37,8 @@ class Adaptive(AbstractGradient):
     def __check_init__(self) -> None:
         if self.method is not None and not callable(self.method):
             raise TypeError(
-                f"method must take a learning rate, such as optax.adam (not optax.adam(0.1)); got {self.method!r}."
+                "method must be a function of a learning rate, e.g. optax.adam (not "
+                f"optax.adam(0.1)); got {self.method!r}."
             )
 
     def init(self, weights: Weights) -> Any:
@@ -45,19 +48,19 @@ class Adaptive(AbstractGradient):
     def update(
         self, gradient: list[Array], weights: Weights, state: Any, rate: Array
     ) -> tuple[Weights, Any]:
-        free, memory = state
+        free, optax_state = state
 
         def build(free: list[Array]) -> Weights:
             return [part.from_free(values) for part, values in zip(weights, free, strict=True)]
 
         _, pull_back = jax.vjp(lambda free: [part.values for part in build(free)], free)
         (slopes,) = pull_back(gradient)
-        downhill = jax.tree.map(lambda slope: -slope, slopes)
-        steps, memory = self._transformation().update(downhill, memory, free)
+        descent = jax.tree.map(lambda slope: -slope, slopes)
+        steps, optax_state = self._transformation().update(descent, optax_state, free)
         free = jax.tree.map(lambda value, step: value + rate * step, free, steps)
-        return build(free), (free, memory)
+        return build(free), (free, optax_state)
 
     def _transformation(self) -> "GradientTransformation":
-        import optax  # here, not above: it adds to the time of `import vcmc`
+        import optax  # imported here: it adds to the time of `import vcmc`
 
         return (self.method or optax.adam)(self.learning_rate)

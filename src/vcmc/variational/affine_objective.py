@@ -1,8 +1,10 @@
-"""A target as seen from the frame of an affine aggregator: what Newton's method looks at, and the steps that it makes.
+r"""The objective of affine maps, for Newton's method.
 
-Inside the frame a draw is $u = a + V z$; `Place` is what the target says at a batch of draws, for some shift $a$ and scale $V$.
+In the whitened coordinates of an `Affine` aggregator a draw is $u = a + V z$, and the objective is
+$\mathbb E \log p(a + V z) + \log |\det V|$ up to a constant.
 """
 
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -12,249 +14,190 @@ from jaxtyping import Float
 from ..aggregators.affine import Affine
 from ..aggregators.base import AbstractAggregator
 from ..aggregators.combinatorial import Combinatorial
-from ..linalg.stein import Frame, conjugate_gradients, gap, root_of_inverse, symmetric
+from ..linalg.operators import AbstractMatrix
+from ..linalg.stein import Directions, Draws, Matrix, Vector
+from ..linalg.whitening import Whitening
 from ..target import Target
+from .curvature import (
+    AbstractCurvature,
+    CoordinateCurvature,
+    DenseCurvature,
+    Evaluation,
+    NewtonStep,
+)
 from .objective import Objective
 
-LOW = 0.02  # the least curvature, relative to the consensus precision, that is taken for one
-MAX_HALVINGS = 6
-NOISE = 0.5  # nats per root of the dimension: a larger noise is no excuse for a fall
-MORE = 4  # times as many draws in the last batch as make its noise the draws' own Monte Carlo error
-LENGTHS = np.array(
-    [2.0, 1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3]
-)  # of steps to the summit, tried at once
-MAX_CLIMB = 50
-
-Vector = Float[np.ndarray, " dim"]
-Matrix = Float[np.ndarray, "dim dim"]
+MAX_HALVINGS = 6  # of a step, in a line search
+MAX_NOISE = 0.5  # nats per root of the dimension; more noise than that does not excuse a fall
+BATCH_GROWTH = 4  # how many times larger a next batch is, and its margin over the draws' own error
+# lengths of steps towards the mode, relative to Newton's, that are tried at once
+MODE_STEPS = np.array([2.0, 1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
+MAX_MODE_STEPS = 50
+MIN_MODE_GAIN = 1e-3  # nats; a smaller gain ends the search for the mode
 
 
-class Place(NamedTuple):
-    """A shift and a scale, and what the target says at the draws that they make."""
+class LineSearch(NamedTuple):
+    """The end of a line search, and the rise of the objective on the way, in nats."""
 
-    shift: Vector
-    scale: np.ndarray
-    values: Float[np.ndarray, " draw"]
-    scores: Float[np.ndarray, "draw dim"]
-
-    @property
-    def is_finite(self) -> bool:
-        return bool(np.isfinite(self.values).all() and np.isfinite(self.scores).all())
-
-
-class Step(NamedTuple):
-    """Where to go, the rise of the objective that this promises, and the precision that it is computed with."""
-
-    shift: Vector
-    scale: np.ndarray
-    gain: float
-    precision: np.ndarray
-
-
-class Walk(NamedTuple):
-    """Where a walk ended, and by how much the objective rose on the way."""
-
-    end: Place
+    end: Evaluation
     rise: float
 
 
 class AffineObjective:
-    """The target as seen from the frame of an affine aggregator, in NumPy."""
+    """The objective of affine maps with one scale for all shards, in whitened coordinates.
+
+    It stands beside `Objective` because an affine map has more structure: the sum of the shards'
+    parts does not depend on the weights, so that all draws are affine images of one white sample;
+    entropy and control variate have closed forms in shift and scale; and Newton's method needs the
+    curvature of the target, not gradients with respect to weights. All arithmetic is NumPy on a
+    batch of draws at once, so that nothing but the target is compiled. Prepared draws and the
+    target are those of the `Objective` that it is made of.
+    """
 
     def __init__(self, objective: Objective):
         affine, target = _affine(objective.aggregator), objective.target
         if affine is None or affine.per_shard or not isinstance(target, Target):
             raise TypeError(
-                "Newton's method is for the family AffineFamily(per_shard=False) and all rows; for other families "
-                f"use variational.Adaptive(). Got {type(objective.aggregator).__name__}."
+                "Newton's method is for the family AffineFamily(per_shard=False) and all rows; for "
+                "other families use variational.Adaptive(). Got "
+                f"{type(objective.aggregator).__name__}."
             )
-        self.affine = affine
-        self.target = target
+        self._affine = affine
+        self._target = target
+        self._whitening = Whitening(np.asarray(affine.whitening.centre), affine.root.numpy())
+        self._curvature = DenseCurvature if self._whitening.is_dense else CoordinateCurvature
         self.white = np.sum(np.asarray(objective.prepared), axis=0)
-        self.dim = self.white.shape[1]
-        self.second = self.white.T @ self.white / len(self.white)  # moments of all draws
-        self.frame = Frame(np.asarray(affine.centre), np.asarray(affine.frame))
-        self.full = affine.is_full
+        self.num_draws, self.dim = self.white.shape
 
-    def look(self, shift: Vector, scale: np.ndarray, chosen: np.ndarray) -> Place:
-        """Evaluate the target at some of the draws that a shift and a scale make."""
-        return Place(shift, scale, *self._evaluate(shift + self.scaled(scale, self.white[chosen])))
+    @cached_property
+    def _second_moment(self) -> Matrix:
+        """The second moment of all white draws."""
+        return self.white.T @ self.white / len(self.white)
 
-    def _evaluate(self, inside: Float[np.ndarray, "point dim"]) -> tuple[np.ndarray, np.ndarray]:
-        values, scores = self.target(jnp.asarray(self.frame.place(inside)))
-        return np.asarray(values), self.frame.turned(np.asarray(scores))
+    def scale_operator(self, values: np.ndarray) -> AbstractMatrix:
+        """Return a scale as an operator: dense or diagonal, as the aggregator's."""
+        return type(self._affine.root)(values)
 
-    def scaled(self, scale: np.ndarray, white: Float[np.ndarray, "draw dim"]) -> np.ndarray:
-        """White draws times a scale."""
-        return white @ scale.T if self.full else white * scale
+    def evaluate(self, shift: Vector, scale: AbstractMatrix, white: Draws) -> Evaluation:
+        """Evaluate the target at the draws that a shift and a scale make of white ones."""
+        values, scores = self._log_densities(shift + white @ scale.T)
+        return Evaluation(shift, scale, white, values, scores)
 
-    def hessian_products(
-        self, shift: Vector, directions: Float[np.ndarray, "direction dim"]
-    ) -> np.ndarray:
-        """Products of minus the Hessian with directions, all inside the frame."""
-        outside = jnp.asarray(self.frame.outside(directions))
-        return -self.frame.turned(
-            np.asarray(self.target.hessian_products(jnp.asarray(self.frame.place(shift)), outside))
+    def _log_densities(self, points: Draws) -> tuple[Float[np.ndarray, " draw"], Draws]:
+        values, scores = self._target(jnp.asarray(self._whitening.unwhiten(points)))
+        return np.asarray(values), self._whitening.whiten_scores(np.asarray(scores))
+
+    def hessian_products(self, shift: Vector, directions: Directions) -> Directions:
+        """Return products of minus the Hessian at a shift with directions."""
+        products = self._target.hessian_products(
+            jnp.asarray(self._whitening.unwhiten(shift)),
+            jnp.asarray(self._whitening.unwhiten_directions(directions)),
         )
+        return -self._whitening.whiten_scores(np.asarray(products))
 
-    def curvature(self, shift: Vector) -> Matrix | None:
-        """Minus the Hessian at a shift; above some number of coordinates it is left out."""
-        if not self.full:
-            return None
-        return symmetric(lambda directions: self.hessian_products(shift, directions), self.dim)
+    def curvature(self, shift: Vector) -> AbstractCurvature:
+        """Return the target's curvature at a shift."""
+        return self._curvature.from_products(partial(self.hessian_products, shift), self.dim)
 
-    def guess(self) -> Matrix | None:
-        """The curvature of a Gaussian with the averages' covariance."""
-        return np.eye(self.dim) if self.full else None
+    def initial_curvature(self) -> AbstractCurvature:
+        """Return the curvature of a Gaussian with the averages' covariance."""
+        return self._curvature.identity(self.dim)
 
-    def scale_for(self, curvature: Matrix | None) -> np.ndarray:
-        """The scale that suits a curvature, where it is positive; all else stays within bounds."""
-        return np.ones(self.dim) if curvature is None else root_of_inverse(curvature, LOW)[0]
-
-    def residuals(self, here: Place, curvature: Matrix | None, chosen: np.ndarray) -> np.ndarray:
-        """What is left of the scores if the curvature is taken from them."""
-        if curvature is None:
-            return here.scores
-        return here.scores + self.scaled(here.scale, self.white[chosen]) @ curvature
-
-    def value(
-        self, here: Place, curvature: Matrix | None, chosen: np.ndarray
-    ) -> tuple[float, float]:
-        """The objective and its Monte Carlo error."""
-        heights, expected = self._hill(here, here.shift, curvature, chosen)
-        single = here.values - heights
-        entropy = self.log_det(here.scale) + self.log_det(self.frame.root)
+    def value(self, evaluation: Evaluation, curvature: AbstractCurvature) -> tuple[float, float]:
+        """Return the objective and its Monte Carlo error."""
+        control, expected = curvature.control(evaluation, evaluation.shift, self._second_moment)
+        differences = evaluation.values - control
+        entropy = float(evaluation.scale.log_det()) + float(self._root_log_det)
         entropy += 0.5 * self.dim * np.log(2 * np.pi * np.e)
-        return float(single.mean() + expected + entropy), _error(single)
+        return float(differences.mean() + expected + entropy), _standard_error(differences)
 
-    def _hill(
-        self, here: Place, top: Vector, curvature: Matrix | None, chosen: np.ndarray
-    ) -> tuple[np.ndarray | float, float]:
-        """A quadratic about a point at the draws of a batch, and what it is on average over all draws."""
-        if curvature is None:
-            return 0.0, 0.0
-        away = here.shift - top + self.scaled(here.scale, self.white[chosen])
-        heights = -0.5 * np.sum((away @ curvature) * away, axis=1)
-        bias, spread = here.shift - top, here.scale @ curvature @ here.scale.T
-        return heights, float(-0.5 * (bias @ curvature @ bias + np.sum(spread * self.second)))
+    @cached_property
+    def _root_log_det(self) -> Float[np.ndarray, ""]:
+        return self._affine.root.numpy().log_det()
 
-    def log_det(self, scale: np.ndarray) -> float:
-        return float(np.linalg.slogdet(scale)[1] if self.full else np.sum(np.log(np.abs(scale))))
+    def newton_step(
+        self, evaluation: Evaluation, curvature: AbstractCurvature, force: bool = False
+    ) -> NewtonStep | None:
+        """Return the next step; None if the curvature is not positive, unless forced."""
+        products = partial(self.hessian_products, evaluation.shift)
+        return curvature.newton_step(evaluation, products, force)
 
-    def step(
-        self, here: Place, curvature: Matrix | None, chosen: np.ndarray, careful: bool = False
-    ) -> Step | None:
-        """Where to go next; nothing if the curvature is not that of a hill, unless told to be careful."""
-        if curvature is None:
-            return self._step_by_coordinate(here, chosen)
-        scale = here.scale
-        found = gap(self.white[chosen], here.scores @ scale, scale @ curvature @ scale)
-        inverse = np.linalg.inv(scale)
-        precision = inverse @ found.precision @ inverse
-        root, least = root_of_inverse(precision, LOW)
-        if least < LOW and not careful:
-            precision = curvature
-            root, least = root_of_inverse(precision, LOW)
-            if least < LOW:
-                return None
-        move = root @ (root @ (inverse @ found.slope))
-        spread = np.linalg.eigvalsh(scale @ precision @ scale)
-        spread = np.maximum(spread, 1e-6)
-        gain = 0.5 * (inverse @ found.slope) @ move + 0.5 * float(
-            np.sum(spread - 1 - np.log(spread))
-        )
-        return Step(here.shift + move, root, gain, np.linalg.inv(root @ root))
-
-    def _step_by_coordinate(self, here: Place, chosen: np.ndarray) -> Step:
-        """A step with a scale for every coordinate: the shift by conjugate gradients on products with the Hessian."""
-        moved = self.scaled(here.scale, self.white[chosen])
-        slope = here.scores.mean(axis=0)
-        each = -(here.scores - slope) * moved
-        noise = each.var(axis=0).mean() / len(each)
-        spread = each.mean(axis=0)
-        share = max(0.0, 1 - noise / max(np.var(spread), 1e-300))
-        spread = np.clip(spread.mean() + share * (spread - spread.mean()), 0.2, 5.0)
-        move = self._solve(here.shift, slope, here.scale**2)
-        gain = 0.5 * slope @ move + 0.5 * float(np.sum(spread - 1 - np.log(spread)))
-        shift = here.shift + move + moved.mean(axis=0)
-        return Step(shift, here.scale / np.sqrt(spread), gain, spread / here.scale**2)
-
-    def _solve(self, shift: Vector, goal: Vector, diagonal: Vector) -> Vector:
-        return conjugate_gradients(
-            lambda direction: self.hessian_products(shift, direction[None])[0], goal, diagonal
-        )
-
-    def walk(self, here: Place, step: Step, chosen: np.ndarray, length: float = 1.0) -> Walk | None:
-        """Go as far towards a step's end as the objective does not fall by more than its noise."""
-        precision = step.precision if self.full else None
+    def line_search(
+        self, evaluation: Evaluation, step: NewtonStep, length: float = 1.0
+    ) -> LineSearch | None:
+        """Halve a step until the objective does not fall by more than its noise."""
         for _ in range(MAX_HALVINGS):
-            shift = here.shift + length * (step.shift - here.shift)
-            there = self.look(shift, here.scale + length * (step.scale - here.scale), chosen)
-            if there.is_finite:
-                low, expected_low = self._hill(here, step.shift, precision, chosen)
-                high, expected_high = self._hill(there, step.shift, precision, chosen)
-                single = there.values - here.values - high + low
-                rise = single.mean() + expected_high - expected_low
-                rise += self.log_det(there.scale) - self.log_det(here.scale)
-                if rise > -2 * min(_error(single), NOISE * self.dim**0.5):
-                    return Walk(there, float(rise))
+            shift = evaluation.shift + length * (step.shift - evaluation.shift)
+            scale = evaluation.scale.interpolate(step.scale, length)
+            end = self.evaluate(shift, scale, evaluation.white)
+            if end.is_finite:
+                rise, error = self._rise(evaluation, end, step)
+                if rise > -2 * min(error, MAX_NOISE * self.dim**0.5):
+                    return LineSearch(end, float(rise))
             length /= 2
         return None
 
-    def restart(self, shift: Vector, scale: np.ndarray, chosen: np.ndarray) -> Place:
-        """A look around the summit of the target, with the scale that suits the curvature there."""
-        summit = self.summit(shift, shift + self.scaled(scale, self.white[chosen]))
-        return self.look(summit, self.scale_for(self.curvature(summit)), chosen)
+    def _rise(self, start: Evaluation, end: Evaluation, step: NewtonStep) -> tuple[float, float]:
+        """Return the difference of the objective between two evaluations, and its error."""
+        moment = self._second_moment
+        before, expected_before = step.curvature.control(start, step.shift, moment)
+        after, expected_after = step.curvature.control(end, step.shift, moment)
+        differences = end.values - start.values - after + before
+        rise = differences.mean() + expected_after - expected_before
+        rise += float(end.scale.log_det()) - float(start.scale.log_det())
+        return rise, _standard_error(differences)
 
-    def is_lower(self, here: Place, shift: Vector, scale: np.ndarray, chosen: np.ndarray) -> bool:
-        """Whether the objective is lower than at another shift and scale, where the target is finite too."""
-        other = self.look(shift, scale, chosen)
+    def restart(self, shift: Vector, scale: AbstractMatrix, white: Draws) -> Evaluation:
+        """Evaluate the target around its mode, with the scale of the curvature there."""
+        mode = self.find_mode(shift, shift + white @ scale.T)
+        return self.evaluate(mode, self.curvature(mode).optimal_scale(), white)
+
+    def is_below(self, evaluation: Evaluation, shift: Vector, scale: AbstractMatrix) -> bool:
+        """Return whether another shift and scale are finite and have a higher objective."""
+        other = self.evaluate(shift, scale, evaluation.white)
         rise = (
-            np.mean(here.values - other.values)
-            + self.log_det(here.scale)
-            - self.log_det(other.scale)
+            np.mean(evaluation.values - other.values)
+            + float(evaluation.scale.log_det())
+            - float(other.scale.log_det())
         )
         return other.is_finite and float(rise) < 0
 
-    def distance(self, here: Place, there: Place) -> float:
-        """How far a step went, in sds per coordinate."""
-        away = there.shift - here.shift
-        inside = np.linalg.solve(there.scale, away) if self.full else away / there.scale
-        return float(np.sqrt(np.mean(inside**2)))
+    def distance(self, start: Evaluation, end: Evaluation) -> float:
+        """Return the length of a step, in sds per coordinate."""
+        return float(np.sqrt(np.mean(end.scale.solve(end.shift - start.shift) ** 2)))
 
-    def enough(self, here: Place, curvature: Matrix | None, chosen: np.ndarray) -> int:
-        """How many draws make the noise of a step small beside the draws' own Monte Carlo error: where that is clear, no more than there are."""
-        residuals = self.scaled(here.scale, self.residuals(here, curvature, chosen))
-        share = min(1.0, MORE * float(np.mean(residuals.var(axis=0))))
-        needed = int(share * len(self.white))
-        if MORE * needed <= len(chosen):
-            return len(chosen)
-        return min(len(self.white), max(MORE * len(chosen), needed))
+    def sufficient_draws(self, evaluation: Evaluation, curvature: AbstractCurvature) -> int:
+        """Return the number of draws for which a step's noise is below the draws' own error.
 
-    def summit(self, shift: Vector, draws: Float[np.ndarray, "draw dim"]) -> Vector:
-        """The highest point that a climb finds from a shift, or from the best of the shards' means and some draws."""
-        starts = np.concatenate(
-            [shift[None], self.frame.white(np.asarray(self.affine.means)), draws]
-        )
-        values = np.nan_to_num(self._evaluate(starts)[0], nan=-np.inf)
-        here, height = starts[int(np.argmax(values))], values.max()
-        for _ in range(MAX_CLIMB if np.isfinite(height) else 0):
-            slope = self._evaluate(here[None])[1][0]
-            curvature = self.curvature(here)
-            if curvature is None:
-                move = self._solve(here, slope, np.ones(self.dim))
-            else:
-                root, _ = root_of_inverse(curvature, LOW)
-                move = root @ (root @ slope)
-            tried = here + LENGTHS[:, None] * move
-            values = np.nan_to_num(self._evaluate(tried)[0], nan=-np.inf)
-            rise, best = values.max() - height, int(np.argmax(values))
+        If that is clearly no more than the current batch, return the size of the batch.
+        """
+        residuals = curvature.residual_scores(evaluation) @ evaluation.scale.T
+        batch_size = len(evaluation.white)
+        share = min(1.0, BATCH_GROWTH * float(np.mean(residuals.var(axis=0))))
+        num_draws = int(share * self.num_draws)
+        if BATCH_GROWTH * num_draws <= batch_size:
+            return batch_size
+        return min(self.num_draws, max(BATCH_GROWTH * batch_size, num_draws))
+
+    def find_mode(self, shift: Vector, draws: Draws) -> Vector:
+        """Maximise the target from the best of a shift, the shards' means and some draws."""
+        means = self._whitening.whiten(np.asarray(self._affine.means))
+        starts = np.concatenate([shift[None], means, draws])
+        values = np.nan_to_num(self._log_densities(starts)[0], nan=-np.inf)
+        point, value = starts[int(np.argmax(values))], values.max()
+        for _ in range(MAX_MODE_STEPS if np.isfinite(value) else 0):
+            slope = self._log_densities(point[None])[1][0]
+            products = partial(self.hessian_products, point)
+            direction = self.curvature(point).ascent_direction(slope, products)
+            candidates = point + MODE_STEPS[:, None] * direction
+            values = np.nan_to_num(self._log_densities(candidates)[0], nan=-np.inf)
+            rise, best = values.max() - value, int(np.argmax(values))
             if not rise > 0:
                 break
-            here, height = tried[best], values[best]
-            if rise < 1e-3:
+            point, value = candidates[best], values[best]
+            if rise < MIN_MODE_GAIN:
                 break
-        return here
+        return point
 
 
 def _affine(aggregator: AbstractAggregator) -> Affine | None:
@@ -263,5 +206,5 @@ def _affine(aggregator: AbstractAggregator) -> Affine | None:
     return aggregator if isinstance(aggregator, Affine) else None
 
 
-def _error(values: Float[np.ndarray, " draw"]) -> float:
+def _standard_error(values: Float[np.ndarray, " draw"]) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values)))

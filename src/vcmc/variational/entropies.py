@@ -1,4 +1,4 @@
-r"""Entropies of aggregated draws: bounds from the shards' entropies, or the entropy of a Gaussian sum.
+r"""Entropies of aggregated draws: bounds from the shards' entropies, or that of a Gaussian sum.
 
 For sums $F = \sum_k F_k$ of independent parts, let $H_k$ be the entropy of shard $k$ and
 $j_k = \mathbb E \log |\det J(F_k)|$. The entropy power inequality gives three lower bounds on
@@ -8,9 +8,10 @@ the entropy of $F$, each at most the next:
 |---|---|---|
 | `Relaxed` | $\min_k H_k + \frac 1 K \sum_k j_k$ | the paper's; concave in the weights |
 | `Tighter` | $\min_k H_k + \max_k j_k$ | the paper's tighter one; not concave |
-| `EntropyPower` | $\frac d 2 \log \sum_k \exp \frac 2 d (H_k + j_k)$ | exact for Gaussians with proportional covariances |
+| `EntropyPower` | $\frac d 2 \log \sum_k \exp \frac 2 d (H_k + j_k)$ | the tightest |
 
-`GaussianSum` is not a bound: it is the entropy itself where the sum is Gaussian.
+`EntropyPower` is exact for all Gaussians with proportional covariances. `GaussianSum` is not a
+bound: it is the entropy itself if the sum is Gaussian.
 """
 
 import abc
@@ -22,25 +23,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..linalg.operators import AbstractMatrix, DenseOperator
 from ..linalg.shrinkage import means_and_covariances, shrunk_covariances
+from ..linalg.whitening import Whitening
 from ..space import Scalar
 
-MANY = 1000  # coordinates, above which covariances of few draws are not estimated
+MAX_SHRUNK_DIM = 1000  # coordinates; of more, fewer draws than that have variances only
 
 
 class AbstractEntropyEstimate(eqx.Module):
-    """How the entropies of shards are estimated from their draws."""
+    """An estimate of the shards' entropies from their draws."""
 
     @abc.abstractmethod
     def __call__(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
-        """The differential entropies, in nats."""
+        """Return the shards' differential entropies, in nats."""
 
 
 class Gaussian(AbstractEntropyEstimate):
-    """The entropy of a Gaussian with the draws' covariance: an upper bound, whatever the shard's shape.
+    """The entropy of a Gaussian with the draws' covariance: an upper bound for any density.
 
-    Of more than a thousand coordinates, and no more draws than that, covariances are taken as zero: a coarser bound, but their matrices
-    would say next to nothing and fill the memory.
+    With more than a thousand coordinates, and no more draws than coordinates, covariances are taken
+    to be zero. The bound is coarser, but matrices of that size would be noise and fill the memory.
 
     >>> draws = jax.random.normal(jax.random.key(0), (1, 100_000, 1))
     >>> Gaussian()(draws).round(2).tolist()  # 0.5 log(2 pi e)
@@ -51,21 +54,24 @@ class Gaussian(AbstractEntropyEstimate):
         num_draws, dim = draws.shape[1:]
         if num_draws > dim:
             covariances = means_and_covariances(draws)[1] * num_draws / (num_draws - 1)
-        elif dim > MANY:
+        elif dim > MAX_SHRUNK_DIM:
             return 0.5 * jnp.sum(
                 jnp.log(2 * jnp.pi * jnp.e * jnp.var(draws, axis=1, ddof=1)), axis=1
             )
         else:
-            covariances = shrunk_covariances(draws)  # a plain one would have no determinant
+            covariances = shrunk_covariances(draws)  # sample covariances would be singular
         return jnp.asarray(0.5 * np.linalg.slogdet(2 * np.pi * np.e * covariances)[1])
 
 
 class NearestNeighbours(AbstractEntropyEstimate):
-    """The estimate of Kozachenko and Leonenko, from distances to the nearest draws, after whitening.
+    """The estimate of Kozachenko and Leonenko (1987), from distances between whitened draws.
 
-    It sees shapes that are not Gaussian, and needs draws that hardly depend on each other: in a chain
-    that moves slowly, neighbours are too near. Its bias grows with the number of dimensions; above ten or so
-    prefer `Gaussian`.
+    It is consistent for densities that are not Gaussian, but needs nearly independent draws: in a
+    chain that mixes slowly, neighbours are too close. Its bias grows with the dimension; above ten
+    or so prefer `Gaussian`.
+
+    Args:
+        num_neighbours: the rank of the neighbour whose distance is measured.
     """
 
     num_neighbours: int = 4
@@ -78,88 +84,92 @@ class NearestNeighbours(AbstractEntropyEstimate):
         return jnp.array([self._entropy(np.asarray(shard)) for shard in draws])
 
     def _entropy(self, draws: Float[np.ndarray, "draw dim"]) -> float:
-        from scipy.spatial import KDTree  # here, not above: they add to the time of `import vcmc`
+        # imported here: they add to the time of `import vcmc`
+        from scipy.spatial import KDTree
         from scipy.special import digamma, gammaln
 
-        draws = np.unique(draws, axis=0)  # a chain that stood still repeats its draws
+        draws = np.unique(draws, axis=0)  # rejected proposals repeat a draw
         num_draws, dim = draws.shape
         if num_draws <= max(self.num_neighbours, dim):
             raise ValueError(
-                f"NearestNeighbours({self.num_neighbours}) needs more draws than neighbours and dimensions; got {num_draws} "
-                f"different draws in {dim} dimensions. Use the estimate variational.Gaussian()."
+                f"NearestNeighbours({self.num_neighbours}) needs more draws than neighbours and "
+                f"dimensions; got {num_draws} different draws in {dim} dimensions. Use the "
+                "estimate variational.Gaussian()."
             )
         root = np.linalg.cholesky(np.atleast_2d(np.cov(draws, rowvar=False)))
-        whitened = np.linalg.solve(root, (draws - draws.mean(axis=0)).T).T
-        apart = KDTree(whitened).query(whitened, k=[self.num_neighbours + 1])[0][:, 0]
+        white = Whitening(draws.mean(axis=0), DenseOperator(root)).whiten(draws)
+        distances = KDTree(white).query(white, k=[self.num_neighbours + 1])[0][:, 0]
         log_ball = 0.5 * dim * np.log(np.pi) - gammaln(dim / 2 + 1)
-        spread = dim * np.mean(np.log(apart)) + np.log(np.diag(root)).sum()
+        spread = dim * np.mean(np.log(distances)) + np.log(np.diag(root)).sum()
         return float(digamma(num_draws) - digamma(self.num_neighbours) + log_ball + spread)
 
 
-class Parts(NamedTuple):
-    """What an entropy is computed from: the shards' entropies and log determinants, and the covariance of merged draws."""
+class EntropyInputs(NamedTuple):
+    """Input of an entropy: shard entropies, log determinants, and the merged draws' covariance."""
 
     entropies: Float[Array, " shard"]
     log_dets: Float[Array, " shard"]
-    covariance: Array | None
+    covariance: AbstractMatrix | None
     dim: int
 
 
 class AbstractEntropy(eqx.Module):
-    """A bound on the entropy of aggregated draws, from the shards' entropies and log determinants."""
+    """An estimate of, or a bound on, the entropy of aggregated draws.
+
+    Args:
+        estimate: the estimate of the shards' entropies.
+    """
 
     estimate: AbstractEntropyEstimate = eqx.field(default_factory=Gaussian)
 
     def of_shards(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
-        """The entropies of the shards."""
+        """Return the entropies of the shards."""
         return self.estimate(draws)
 
     @abc.abstractmethod
-    def __call__(self, parts: Parts) -> Scalar:
-        """The bound."""
+    def __call__(self, inputs: EntropyInputs) -> Scalar:
+        """Return the entropy or the bound, in nats."""
 
 
 class Relaxed(AbstractEntropy):
-    """The paper's relaxation. Its optimum is biased where shards differ."""
+    """The paper's relaxation. Its optimum is biased if shards differ."""
 
-    def __call__(self, parts: Parts) -> Scalar:
-        return jnp.min(parts.entropies) + jnp.mean(parts.log_dets)
+    def __call__(self, inputs: EntropyInputs) -> Scalar:
+        return jnp.min(inputs.entropies) + jnp.mean(inputs.log_dets)
 
 
 class Tighter(AbstractEntropy):
-    """The paper's tighter relaxation, which is not concave: only the widest part gets a gradient."""
+    """The paper's tighter relaxation. It is not concave: only the widest part has a gradient."""
 
-    def __call__(self, parts: Parts) -> Scalar:
-        return jnp.min(parts.entropies) + jnp.max(parts.log_dets)
+    def __call__(self, inputs: EntropyInputs) -> Scalar:
+        return jnp.min(inputs.entropies) + jnp.max(inputs.log_dets)
 
 
 class EntropyPower(AbstractEntropy):
-    """The entropy power bound itself, exact where the shards are Gaussians of proportional covariances."""
+    """The entropy power bound, exact for Gaussian shards with proportional covariances."""
 
-    def __call__(self, parts: Parts) -> Scalar:
-        powers = 2 * (parts.entropies + parts.log_dets) / parts.dim
-        return 0.5 * parts.dim * jax.nn.logsumexp(powers)
+    def __call__(self, inputs: EntropyInputs) -> Scalar:
+        powers = 2 * (inputs.entropies + inputs.log_dets) / inputs.dim
+        return 0.5 * inputs.dim * jax.nn.logsumexp(powers)
 
 
 class GaussianSum(AbstractEntropy):
-    r"""The entropy that a Gaussian of the merged draws' covariance has: $\frac 1 2 \log \det 2 \pi e \sum_k W_k \hat\Sigma_k W_k^\top$.
+    r"""The entropy of a Gaussian: $\frac 1 2 \log \det 2 \pi e \sum_k W_k \hat\Sigma_k W_k^\top$.
 
-    Exact where sums of the shards' parts are Gaussian, which they nearly are for many shards whatever the shards' shape; else
-    an upper bound. It is for families that are linear in all coordinates together: `AffineFamily`, `VectorFamily`.
+    Exact if the sum of the shards' parts is Gaussian, which it nearly is for many shards of any
+    shape; else an upper bound. It is for families that are linear in all coordinates together:
+    `AffineFamily`, `VectorFamily`.
     """
 
     def of_shards(self, draws: Float[Array, "shard draw dim"]) -> Float[Array, " shard"]:
-        return jnp.asarray(np.zeros(len(draws)))  # they are not asked for
+        return jnp.asarray(np.zeros(len(draws)))  # not used
 
-    def __call__(self, parts: Parts) -> Scalar:
-        covariance = parts.covariance
-        if covariance is None:
+    def __call__(self, inputs: EntropyInputs) -> Scalar:
+        if inputs.covariance is None:
             raise TypeError(
-                "the entropy GaussianSum is for families that are linear in all coordinates together, such as AffineFamily() or "
-                "VectorFamily(); for others use EntropyPower() or Relaxed()."
+                "the entropy GaussianSum is for families that are linear in all coordinates "
+                "together, e.g. AffineFamily() or VectorFamily(); for other families use "
+                "EntropyPower() or Relaxed()."
             )
-        if covariance.ndim == 1:
-            log_det = jnp.sum(jnp.log(covariance))
-        else:
-            log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(covariance))))
-        return 0.5 * (log_det + parts.dim * jnp.log(2 * jnp.pi * jnp.e))
+        log_det = inputs.covariance.log_det_spd()
+        return 0.5 * (log_det + inputs.dim * jnp.log(2 * jnp.pi * jnp.e))

@@ -2,10 +2,12 @@ r"""Projected stochastic gradients, as in the paper.
 
 $$W \leftarrow \Pi\bigl(W + \gamma_t \, \nabla \mathcal L(W)\bigr).$$
 
-The paper does not say its step sizes. Gradients grow with the number of rows and shards, so that no constant fits all; unless a
-schedule is given, steps are those of AdaGrad for a known radius (Duchi, Hazan and Singer, 2011; Streeter and McMahan, 2010): the
-radius over the root of the sum of all squared gradients so far. The radius is that of changing all uniform weights by
-themselves, $1 / \sqrt K$. Only the part of a gradient that keeps the weights' sum counts, as the projection undoes the rest.
+The paper does not report its step sizes. Gradients grow with the number of rows and shards, so no
+constant fits all problems. By default, steps are those of AdaGrad for a known radius (Duchi, Hazan
+and Singer, 2011; Streeter and McMahan, 2010): the radius over the root of the sum of all squared
+gradients so far. The radius, $1 / \sqrt K$, is that of changing all uniform weights by
+themselves. Only the component of a gradient that keeps the weights' sum counts, as the projection
+undoes the other one.
 """
 
 from collections.abc import Callable
@@ -15,20 +17,19 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..linalg.shrinkage import TINY
 from .optimizer import AbstractGradient, Weights
-
-TINY = 1e-300
 
 
 class ProjectedGradient(AbstractGradient):
     """Steps along the gradient, each projected onto the weights that add up to one.
 
     Args:
-        num_samples: draws in every iteration.
-        step: a step's length by its number, such as an Optax schedule; by default AdaGrad's. From one iteration's evaluation
-            several steps are made where the target's curvature is known about.
+        num_samples: draws in an iteration.
+        step: a function from a step's number to its length, e.g. an Optax schedule; by default
+            AdaGrad's. Families with a control variate make several steps in an iteration.
         data_fraction: share of the shards whose rows are used in an iteration.
-        max_iterations: iterations at most.
+        max_iterations: the largest number of iterations.
     """
 
     num_samples: int = 40
@@ -39,7 +40,7 @@ class ProjectedGradient(AbstractGradient):
     def __check_init__(self) -> None:
         if self.step is not None and not callable(self.step):
             raise TypeError(
-                f"step must be a schedule, such as optax.constant_schedule(0.1); got {self.step!r}."
+                f"step must be a schedule, e.g. optax.constant_schedule(0.1); got {self.step!r}."
             )
 
     def init(self, weights: Weights) -> tuple[Array, list[Array]]:
@@ -51,18 +52,15 @@ class ProjectedGradient(AbstractGradient):
         count, squares = state
         tangents = [part - part.mean(axis=0) for part in gradient]
         squares = [square + _square(part) for square, part in zip(squares, tangents, strict=True)]
-        moved = []
+        projected = []
         for part, square, tangent in zip(weights, squares, tangents, strict=True):
             radius = jnp.sqrt(tangent.shape[1] / square.size / tangent.shape[0])
             length = radius / jnp.sqrt(square + TINY) if self.step is None else self.step(count)
-            moved.append(
-                eqx.tree_at(
-                    lambda it: it.values, part, part.values + rate * length * tangent
-                ).project()
-            )
-        return moved, (count + 1, squares)
+            values = part.values + rate * length * tangent
+            projected.append(eqx.tree_at(lambda weights: weights.values, part, values).project())
+        return projected, (count + 1, squares)
 
 
 def _square(values: Array) -> Array:
-    """Squared lengths: of weights, coordinate by coordinate, as each is projected by itself; of matrices, at once."""
+    """Return squared norms: one per coordinate for diagonal weights, one for all matrices."""
     return jnp.sum(values**2, axis=0) if values.ndim == 2 else jnp.sum(values**2)

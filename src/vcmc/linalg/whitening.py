@@ -1,0 +1,96 @@
+r"""Whitened coordinates: points are $u = c + R z$ around a centre $c$.
+
+With $R R^\top$ the covariance of draws, or the inverse of a density's curvature at $c$, the points
+$z$ look like draws of a standard normal. Scores transform as $R^\top \nabla \log p$.
+"""
+
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .operators import (
+    MAX_DENSE_DIM,
+    AbstractOperator,
+    DenseOperator,
+    DiagonalOperator,
+    Values,
+)
+
+MIN_DRAWS_PER_DIM = 1.5  # with fewer draws, a covariance is close to singular
+MIN_RELATIVE_CURVATURE = 1e-10  # eigenvalues below this share of the largest are rounding errors
+
+
+class Whitening(eqx.Module):
+    """A centre, and a root of the covariance there: dense, or the standard deviations alone."""
+
+    centre: Float[Values, " dim"]
+    root: AbstractOperator
+
+    @classmethod
+    def from_draws(cls, draws: Float[np.ndarray, "draw dim"]) -> Self:
+        """Return coordinates in which draws have mean zero and covariance I.
+
+        Draws that are too few for their dimension, or of more than `MAX_DENSE_DIM` coordinates,
+        have unit variances instead.
+        """
+        num_draws, dim = draws.shape
+        centre = draws.mean(axis=0)
+        centred = draws - centre
+        if dim <= MAX_DENSE_DIM and num_draws >= MIN_DRAWS_PER_DIM * dim:
+            root = np.linalg.cholesky(centred.T @ centred / num_draws)
+            return cls(centre, DenseOperator(root))
+        return cls(centre, DiagonalOperator(centred.std(axis=0)))
+
+    @classmethod
+    def from_curvature(
+        cls, centre: Float[Values, " dim"], curvature: Float[Values, "dim dim"]
+    ) -> Self:
+        """Return coordinates whitened by minus a Hessian at the centre, by XLA.
+
+        Directions of negative curvature are scaled by its absolute value.
+        """
+        return cls(centre, DenseOperator(_inverse_root(curvature)))
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether covariances are whitened, not variances alone."""
+        return isinstance(self.root, DenseOperator)
+
+    def whiten(self, points: Float[Values, "*batch dim"]) -> Float[Values, "*batch dim"]:
+        """Map points to whitened coordinates."""
+        return self.root.solve(points - self.centre)
+
+    def unwhiten(self, white: Float[Values, "*batch dim"]) -> Float[Values, "*batch dim"]:
+        """Map whitened coordinates to points."""
+        return self.centre + self.unwhiten_directions(white)
+
+    def unwhiten_point(self, white: Float[Values, " dim"]) -> Float[Values, " dim"]:
+        """Map one whitened point, under `vmap`.
+
+        XLA adds up `root @ white` in another order than `white @ root.T`: Markov chains, which
+        are compared bit by bit, have always used the former.
+        """
+        return self.centre + self.root @ white
+
+    def unwhiten_directions(
+        self, directions: Float[Values, "*batch dim"]
+    ) -> Float[Values, "*batch dim"]:
+        """Map directions from whitened coordinates."""
+        return directions @ self.root.T
+
+    def whiten_scores(self, scores: Float[Values, "*batch dim"]) -> Float[Values, "*batch dim"]:
+        """Map gradients to whitened coordinates."""
+        return scores @ self.root
+
+
+@jax.jit
+def _inverse_root(curvature: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
+    """Return a root of the inverse of a curvature's absolute value; of I if it is not finite."""
+    curvature = jnp.where(jnp.isfinite(curvature).all(), curvature, jnp.eye(len(curvature)))
+    values, vectors = jnp.linalg.eigh((curvature + curvature.T) / 2)
+    floor = MIN_RELATIVE_CURVATURE * jnp.max(jnp.abs(values))
+    return vectors / jnp.sqrt(jnp.maximum(jnp.abs(values), floor))
