@@ -14,7 +14,7 @@ from vcmc.samplers.hmc import suits
 @pytest.fixture
 def large(monkeypatch):
     """Every shard is taken for a large one."""
-    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED", 0)
+    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED_BYTES", 0)
 
 
 def test_a_normal_density_takes_two_gradients_a_draw_at_most(conjugate):
@@ -93,9 +93,9 @@ def test_infer_picks_nuts_elsewhere(conjugate, large, monkeypatch):
     density = Subposterior(conjugate.model, partition.load(0), jnp.asarray(0.25))
     mode = jnp.asarray(conjugate.posterior(partition.members[0], prior_power=0.25)[0])
     assert suits(density, mode)
-    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED", 2**30)
+    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED_BYTES", 2**30)
     assert not suits(density, mode)
-    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED", 0)
+    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED_BYTES", 0)
     skewed = vcmc.Model(
         {"log_rate": vcmc.Real()},
         lambda params: 0.0 * params["log_rate"],

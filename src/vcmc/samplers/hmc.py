@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..density import Subposterior
-from ..model import MAX_CACHED
+from ..model import MAX_CACHED_BYTES
 from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler
 from .whitening import MAX_WHITENED, inverse_root, non_normality, placed, unwhiten, whitened
@@ -116,7 +116,7 @@ class HMC(AbstractSampler):
 
 def suits(density: Subposterior, start: Point) -> bool:
     """Whether it is the better sampler for a shard: one whose rows do not fit into a core's cache, and whose density is close to a normal one."""
-    if density.shard.num_bytes <= MAX_CACHED or start.size > MAX_WHITENED:
+    if density.shard.num_bytes <= MAX_CACHED_BYTES or start.size > MAX_WHITENED:
         return False
     return non_normality(density, start) <= MAX_DEPARTURE
 
@@ -192,7 +192,7 @@ def _turn(
     num_leaps = jnp.clip(jnp.ceil(length / largest), 1, MAX_LEAPS).astype(int)
     step_size = length / num_leaps
     kernel = blackjax.hmc.build_kernel(_rotating)
-    log_density = whitened(density.of_many(), state.centre, state.root)
+    log_density = whitened(density.batched(), state.centre, state.root)
     unit = jnp.ones_like(state.centre)
     walkers, info = jax.vmap(
         lambda key, walker: kernel(key, walker, log_density, step_size, unit, num_leaps)
