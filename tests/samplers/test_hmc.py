@@ -131,9 +131,9 @@ def test_runs_go_on_with_the_same_draws(conjugate, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_warmup": -1}, "num_warmup must be a whole number of 0 or more; got -1"),
-        ({"num_walkers": 0}, "num_walkers must be a whole number of 1 or more; got 0"),
-        ({"num_walkers": 2.5}, "num_walkers must be a whole number of 1 or more; got 2.5"),
+        ({"num_warmup": -1}, "num_warmup must be an integer of at least 0; got -1"),
+        ({"num_walkers": 0}, "num_walkers must be an integer of at least 1; got 0"),
+        ({"num_walkers": 2.5}, "num_walkers must be an integer of at least 1; got 2.5"),
         ({"target_accept": 0.0}, "between 0 and 1; got 0.0"),
     ],
 )
