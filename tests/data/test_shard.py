@@ -69,6 +69,6 @@ def test_a_number_of_shards_is_a_positive_integer(num_shards):
 
 
 def test_a_loader_is_a_function():
-    with pytest.raises(TypeError, match="load must be a function .* to its draws; got list"):
+    with pytest.raises(TypeError, match=r"load must be a function .* to its draws; got list"):
         check_loader([1], 1, "draws")
     check_loader(lambda shard: {}, np.int64(3), "draws")
