@@ -300,7 +300,10 @@ def test_broken_shards_are_named_and_the_sound_ones_kept(conjugate):
     [
         ({}, "how many shards there are must be said, such as num_shards=20"),
         ({"num_shards": 5000}, r"between 1 and the number of rows \(1003\); got 5000"),
-        ({"num_shards": 2, "seed": -1}, "seed must be an integer of at least 0, e.g. seed=0; got -1"),
+        (
+            {"num_shards": 2, "seed": -1},
+            "seed must be an integer of at least 0, e.g. seed=0; got -1",
+        ),
         ({"num_shards": 2, "num_draws": 0}, "num_draws must be a whole number of 4 or more; got 0"),
         ({"num_shards": 2, "thin": 0}, "thin must be a whole number of 1 or more; got 0"),
         ({"num_shards": 2, "prior": "full"}, "one of .*'partial', 'powered'.*; got 'full'"),
