@@ -1,4 +1,4 @@
-"""The laws of models are those of vcmc.testing: the shards' log densities add up to the full one, and are what NumPyro says."""
+"""The laws of `vcmc.testing` hold, and log densities agree with NumPyro's."""
 
 import jax
 import jax.numpy as jnp
@@ -87,22 +87,22 @@ def test_numpyro_log_density_is_numpyros_own(rows):
 
 
 def test_rows_beyond_the_cache_are_added_up_in_blocks(rows, monkeypatch):
-    """Value, score and its change along directions are those of all rows at once, padding and an uneven last block included."""
+    """Values, scores and Hessian products are those of all rows at once, with an uneven block."""
     shard = vcmc.split(rows, 2).load(1)
     point, directions = jnp.linspace(-0.5, 0.5, 6), jnp.eye(6)[:2]
 
-    def looked_at():
+    def evaluations():
         density = Subposterior(plain(rows), shard, jnp.asarray(0.5))
         both = jax.jit(jax.value_and_grad(density))(point)
-        at_once = evaluate(density, jnp.stack([point, -point]))
+        few = evaluate(density, jnp.stack([point, -point]))
         many = evaluate(density, jnp.linspace(-1, 1, 12)[:, None] * point)
-        return jax.tree.leaves((both, at_once, many, hessian_products(density, point, directions)))
+        return jax.tree.leaves((both, few, many, hessian_products(density, point, directions)))
 
-    whole = looked_at()
-    monkeypatch.setattr("vcmc.model.MAX_CACHED", 0)
+    whole = evaluations()
+    monkeypatch.setattr("vcmc.model.MAX_CACHED_BYTES", 0)
     monkeypatch.setattr("vcmc.model.BLOCK_BYTES", 64 * 40)  # 64 rows of 40 bytes
-    monkeypatch.setattr("vcmc.model.BLOCK_BYTES_MANY", 128 * 40)
+    monkeypatch.setattr("vcmc.model.BATCHED_BLOCK_BYTES", 128 * 40)
     text = str(jax.make_jaxpr(Subposterior(plain(rows), shard, jnp.asarray(0.5)))(point))
     assert "custom_jvp" in text
-    for one, other in zip(looked_at(), whole, strict=True):
+    for one, other in zip(evaluations(), whole, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-11)

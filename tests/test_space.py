@@ -55,15 +55,15 @@ def test_product_lays_parameters_side_by_side():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: vcmc.Real(0), "whole numbers above 0; got 0"),
-        (lambda: vcmc.Real(2.5), "whole numbers above 0; got 2.5"),
-        (lambda: vcmc.Interval(1, 1), "finite number below high"),
+        (lambda: vcmc.Real(0), "sizes must be positive integers; got 0"),
+        (lambda: vcmc.Real(2.5), "sizes must be positive integers; got 2.5"),
+        (lambda: vcmc.Interval(1, 1), "must be finite numbers with low < high"),
         (lambda: vcmc.Interval(0, np.inf), "For a half-line use Positive"),
-        (lambda: vcmc.Interval(np.zeros(2), np.ones(2)), "finite number below high"),
-        (lambda: vcmc.Exchangeable(3, 2), r"as in Exchangeable\(8, Real\(2\)\); got 2"),
+        (lambda: vcmc.Interval(np.zeros(2), np.ones(2)), "must be finite numbers with low < high"),
+        (lambda: vcmc.Exchangeable(3, 2), r"e\.g\. Exchangeable\(8, Real\(2\)\); got 2"),
         (lambda: vcmc.Simplex(), "needs the number of categories"),
         (lambda: Product({}), "non-empty mapping"),
-        (lambda: Product({"beta": 5}), r"space\['beta'\] must be a space"),
+        (lambda: Product({"beta": 5}), r"space\['beta'\] must be a Space instance, e\.g\."),
     ],
 )
 def test_wrong_sizes_are_refused(make, message):

@@ -53,7 +53,7 @@ def in_blocks(contest: Contest, model: Any) -> Density:
     first = {name: values[0] for name, values in found.params(found.first[None]).items()}
 
     def log_density(point: Any) -> Any:
-        return model.log_prior_at(point) + model.log_likelihood_at(point, shard, many=True)
+        return model.log_prior_at(point) + model.log_likelihood_at(point, shard, is_batched=True)
 
     def params(points: Any) -> Draws:
         return named(jax.vmap(model.space.constrain)(points))

@@ -1,7 +1,7 @@
-"""Process-wide settings of JAX, XLA and BLAS, and the threads that keep the cores busy.
+"""Process-wide settings of JAX, XLA and BLAS, and pools of threads.
 
-Importing this module makes the settings. XLA and NumPy release Python's lock, so that threads
-serve all cores without copies of the rows.
+Importing this module applies the settings. XLA and NumPy release Python's lock, so threads use all
+cores without copies of the rows.
 """
 
 import os
@@ -33,28 +33,41 @@ for _library in ThreadpoolController().lib_controllers:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-NAME = "vcmc"
+_thread = threading.local()  # `_thread.is_pooled`: whether the thread belongs to a pool of vcmc
 
 
 def num_cores() -> int:
-    """Cores that this thread may run on, where the system tells; else all of the machine."""
+    """Return the number of cores that this thread may run on, or of all if that is unknown."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
+def new_pool(num_threads: int, name: str = "vcmc") -> ThreadPoolExecutor:
+    """Return a pool of threads in which `thread_map` may be called.
+
+    A thread of such a pool never waits for the shared pool: `thread_map` gives it a pool of its
+    own. `name` is only a label for debuggers.
+    """
+    return ThreadPoolExecutor(num_threads, thread_name_prefix=name, initializer=_mark_pooled)
+
+
+def _mark_pooled() -> None:
+    _thread.is_pooled = True
+
+
 def thread_map(
     function: Callable[[Item], Result], items: Sequence[Item], num_threads: int | None = None
 ) -> Iterator[Result]:
-    """The function's results, in the items' order. An exception of one item is raised here.
+    """Yield the function's results in the order of the items; raise the first item's exception.
 
     >>> list(thread_map(lambda item: item**2, [1, 2, 3]))
     [1, 4, 9]
     """
     count = max(1, min(num_threads or num_cores(), len(items)))
-    nested = threading.current_thread().name.startswith(NAME)
-    # the shared pool's threads may all be waiting for what is nested in them
-    pool = _new_pool(count) if nested else _shared_pool(count)
+    is_nested = getattr(_thread, "is_pooled", False)
+    # all threads of the shared pool may be waiting for the maps that are nested in them
+    pool = new_pool(count) if is_nested else _shared_pool(count)
     futures = [pool.submit(function, item) for item in items]
     try:
         for future in futures:
@@ -62,13 +75,12 @@ def thread_map(
     finally:
         for future in futures:
             future.cancel()
-        if nested:
+        if is_nested:
             pool.shutdown(wait=False)
 
 
-def _new_pool(num_threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(num_threads, thread_name_prefix=NAME)
-
-
-# Starting a thread takes two milliseconds while others hold Python's lock, and an optimizer maps many times.
-_shared_pool = cache(_new_pool)
+@cache
+def _shared_pool(num_threads: int) -> ThreadPoolExecutor:
+    # Starting a thread takes two milliseconds while others hold Python's lock, and an optimizer
+    # maps many times.
+    return new_pool(num_threads)

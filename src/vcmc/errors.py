@@ -1,4 +1,4 @@
-"""Every exception and warning that vcmc raises for its users."""
+"""All exceptions and warnings of vcmc."""
 
 import sys
 import warnings
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
 
 
 class ModelError(ValueError):
-    """The model cannot be sharded as it stands."""
+    """The model cannot be split into shards."""
 
 
 class StoreError(RuntimeError):
-    """A run directory cannot be used as it is. What is in it stays."""
+    """A run directory cannot be used as it is. Its contents are unchanged."""
 
 
 class SlotLost(RuntimeError):
-    """The process that a message was sent to is gone."""
+    """The process that a message was sent to has died."""
 
 
 class Interrupted(Exception):
-    """Raised in the threads of a run that was stopped."""
+    """Stop the threads of a run that was interrupted."""
 
 
 class DoubtfulWarning(UserWarning):
-    """Something in a result looks doubtful. The result's `warnings` attribute has the same text."""
+    """A result may be wrong. Its `warnings` attribute has the same text."""
 
 
 class ShardError(RuntimeError):
-    """Some shards could not be sampled. `tree` holds the draws of the others, if there are any."""
+    """Some shards could not be sampled. `tree` has the draws of the others, if any."""
 
     def __init__(self, message: str, tree: "DataTree | None"):
         super().__init__(message)

@@ -1,8 +1,8 @@
-r"""Where a parameter lives, and the map to it from real coordinates.
+r"""Spaces of parameters, and their maps from unconstrained real coordinates.
 
-A space names a NumPyro constraint and a shape. NumPyro's bijection $T: \mathbb R^n \to \Theta$ does
-the rest: a *point* $u \in \mathbb R^n$ stands for the value $T(u)$, and a density on values turns
-into one on points through $\log |\det J_T(u)|$.
+A space is a NumPyro constraint and a shape. With NumPyro's bijection $T: \mathbb R^n \to \Theta$, a
+*point* $u \in \mathbb R^n$ represents the value $T(u)$, and the log density of a point is that of
+its value plus $\log |\det J_T(u)|$.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,19 +17,19 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import IdentityTransform, IndependentTransform
 
 Params: TypeAlias = Mapping[str, Array]
-"""Named values, each in its own space."""
+"""Named constrained values, one for each parameter."""
 
 Point: TypeAlias = Float[Array, " dim"]
-"""Params as one vector of real numbers."""
+"""Params as one vector of unconstrained real coordinates."""
 
 Scalar: TypeAlias = Float[Array, ""]
 
 
 class Space:
-    """The values of one parameter: an array of a given shape under a NumPyro constraint.
+    """The space of one parameter: arrays of a given shape that satisfy a NumPyro constraint.
 
-    Use a named subclass (`Real`, `Positive`, …) where there is one; this class takes any constraint
-    that NumPyro can map to real coordinates.
+    Prefer a named subclass (`Real`, `Positive`, …). This class takes any constraint for which
+    NumPyro has a bijection.
 
     >>> Space(constraints.circular, 3)
     Space(Circular(lower_bound=-3.141592653589793, upper_bound=3.141592653589793), shape=(3,))
@@ -39,19 +39,19 @@ class Space:
         for size in shape:
             if not isinstance(size, int | np.integer) or size < 1:
                 raise ValueError(
-                    f"{type(self).__name__}: sizes must be whole numbers above 0; got {size!r}."
+                    f"{type(self).__name__}: sizes must be positive integers; got {size!r}."
                 )
         self._constraint = constraint
         self.shape = tuple(int(size) for size in shape)
 
     def constraint(self, earlier: Params) -> Constraint:
-        """The constraint on the value, given the parameters named before it."""
+        """Return the constraint on the value, given the parameters before it."""
         del earlier
         return self._constraint
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """Shape of the value in real coordinates."""
+        """Shape of the real coordinates."""
         return tuple(biject_to(self._constraint).inverse_shape(self.shape))
 
     @property
@@ -61,7 +61,7 @@ class Space:
 
     @property
     def is_real(self) -> bool:
-        """Whether values are their own coordinates."""
+        """Whether values are their own real coordinates."""
         transform = biject_to(self._constraint)
         while isinstance(transform, IndependentTransform):
             transform = transform.base_transform
@@ -77,16 +77,19 @@ class Space:
 
     @property
     def num_labels(self) -> int | None:
-        """How many exchangeable components the value has, if it has any."""
+        """Number of exchangeable components, or None."""
         return None
 
     def relabel(self, coordinates: jax.Array, order: jax.Array) -> jax.Array:
-        """The real coordinates of the value whose component l is the old component `order[l]`."""
+        """Return the real coordinates of the value with its components in another order.
+
+        Its component l is the previous component `order[l]`.
+        """
         del coordinates, order
         raise TypeError(f"{self} has no exchangeable components.")
 
     def components(self, coordinates: jax.Array) -> jax.Array:
-        """Real coordinates by component, an array (component, coordinate), to measure distances by."""
+        """Return real coordinates as an array (component, coordinate), to measure distances."""
         del coordinates
         raise TypeError(f"{self} has no exchangeable components.")
 
@@ -104,7 +107,7 @@ class Real(Space):
 
 
 class Positive(Space):
-    """Positive numbers, through their logarithms."""
+    """Positive numbers; the coordinates are logarithms."""
 
     def __init__(self, *shape: int):
         super().__init__(constraints.positive, *shape)
@@ -116,24 +119,25 @@ class Interval(Space):
     def __init__(self, low: float, high: float, *shape: int):
         if np.ndim(low) or np.ndim(high) or not -np.inf < low < high < np.inf:
             raise ValueError(
-                f"Interval: low must be a finite number below high; got low={low}, high={high}. For a half-line "
-                "use Positive."
+                "Interval: low and high must be finite numbers with low < high, e.g. "
+                f"Interval(0, 1); got low={low}, high={high}. For a half-line use Positive."
             )
         super().__init__(constraints.interval(low, high), *shape)
 
 
 class Simplex(Space):
-    """Probabilities that add up to one: `Simplex(4)`, or five of them, `Simplex(5, 4)`.
+    """Probability vectors: `Simplex(4)`, or five of them, `Simplex(5, 4)`.
 
-    With `exchangeable=True` its categories are exchangeable components, as the weights of a mixture are. They have
-    the same labels as the parameters of `Exchangeable` that have as many components.
+    With `exchangeable=True` the categories are exchangeable components, e.g. the weights of a
+    mixture. They share their labels with `Exchangeable` parameters of as many components.
     """
 
     def __init__(self, *shape: int, exchangeable: bool = False):
-        _need_axes("Simplex", shape, 1, "the number of categories, 2 or more")
+        _check_has_size("Simplex", shape, "the number of categories, 2 or more")
         if exchangeable and len(shape) != 1:
             raise ValueError(
-                f"an exchangeable Simplex has one axis, its categories; got the shape {shape}."
+                "Simplex: with exchangeable=True the shape must have one axis, e.g. "
+                f"Simplex(4, exchangeable=True); got {shape}."
             )
         super().__init__(constraints.simplex, *shape)
         self.exchangeable = exchangeable
@@ -154,29 +158,29 @@ class Simplex(Space):
 
 
 class Ordered(Space):
-    """Vectors of increasing numbers, such as cut points."""
+    """Vectors of increasing numbers, e.g. cut points."""
 
     def __init__(self, *shape: int):
-        _need_axes("Ordered", shape, 1, "the length of the vector")
+        _check_has_size("Ordered", shape, "the length of the vector")
         super().__init__(constraints.ordered_vector, *shape)
 
 
 class PositiveDefinite(Space):
-    """Positive-definite matrices, `PositiveDefinite(5)` for 5 × 5, through log-Cholesky coordinates."""
+    """Positive-definite matrices in log-Cholesky coordinates: `PositiveDefinite(5)` for 5 × 5."""
 
     def __init__(self, size: int, *, batch: tuple[int, ...] = ()):
         super().__init__(constraints.positive_definite, *batch, size, size)
 
 
 class Correlation(Space):
-    """Correlation matrices, `Correlation(5)` for 5 × 5."""
+    """Correlation matrices: `Correlation(5)` for 5 × 5."""
 
     def __init__(self, size: int, *, batch: tuple[int, ...] = ()):
         super().__init__(constraints.corr_matrix, *batch, size, size)
 
 
 class Exchangeable(Space):
-    """Components whose order means nothing, such as the centres of a mixture.
+    """Components whose order has no meaning, e.g. the centres of a mixture.
 
     `Exchangeable(8, Real(2))` is eight centres in the plane, an array of shape (8, 2).
     """
@@ -184,7 +188,8 @@ class Exchangeable(Space):
     def __init__(self, count: int, component: Space):
         if not isinstance(component, Space):
             raise TypeError(
-                f"Exchangeable needs a count and the space of a component, as in Exchangeable(8, Real(2)); got {component!r}."
+                "Exchangeable: component must be a space, e.g. Exchangeable(8, Real(2)); "
+                f"got {component!r}."
             )
         self.count = count
         self.component = component
@@ -205,22 +210,24 @@ class Exchangeable(Space):
 
 
 class Dependent(Space):
-    """Values whose bounds depend on parameters named earlier, as in `Uniform(0, tau)`.
+    """Values whose bounds depend on earlier parameters, as in `Uniform(0, tau)`.
 
-    `find` maps those parameters to the constraint; `example` is the constraint at some value of
-    them, and fixes the number of coordinates.
+    `constraint_of` maps those parameters to the constraint; `example` is the constraint at some
+    value of them, which determines the number of coordinates.
     """
 
-    def __init__(self, find: Callable[[Params], Constraint], example: Constraint, *shape: int):
+    def __init__(
+        self, constraint_of: Callable[[Params], Constraint], example: Constraint, *shape: int
+    ):
         super().__init__(example, *shape)
-        self._find = find
+        self._constraint_of = constraint_of
 
     def constraint(self, earlier: Params) -> Constraint:
-        return self._find(earlier)
+        return self._constraint_of(earlier)
 
 
 class Product(Mapping[str, Space]):
-    """Named spaces in order, and the vector of real coordinates that they share.
+    """The spaces of all parameters, and the vector of their real coordinates.
 
     >>> space = Product({"scale": Positive(), "centre": Real(2)})
     >>> space.dim
@@ -235,13 +242,14 @@ class Product(Mapping[str, Space]):
     def __init__(self, spaces: Mapping[str, Space]):
         if not isinstance(spaces, Mapping) or not spaces:
             raise ValueError(
-                "space must be a non-empty mapping from parameter names to spaces, such as "
+                "space must be a non-empty mapping from parameter names to spaces, e.g. "
                 f'{{"beta": vcmc.Real(5)}}; got {spaces!r}.'
             )
         for name, space in spaces.items():
             if not isinstance(space, Space):
                 raise TypeError(
-                    f"space[{name!r}] must be a space such as vcmc.Real(5) or vcmc.Positive(); got {space!r}."
+                    f"space[{name!r}] must be a Space instance, e.g. vcmc.Real(5) or "
+                    f"vcmc.Positive(); got {space!r}."
                 )
         self._spaces = dict(spaces)
         self._ends = np.cumsum([space.dim for space in spaces.values()]).tolist()
@@ -264,34 +272,34 @@ class Product(Mapping[str, Space]):
         return self._ends[-1]
 
     def indices(self, *names: str) -> tuple[int, ...]:
-        """Where the coordinates of some parameters are in a point."""
+        """Return the indices of the coordinates of some parameters in a point."""
         ends = dict(zip(self, self._ends, strict=True))
         return tuple(i for name in names for i in range(ends[name] - self[name].dim, ends[name]))
 
     def __eq__(self, other: object) -> bool:
-        return self is other  # as compiled functions see it
+        return self is other  # an identity, as for static arguments of compiled functions
 
     def __hash__(self) -> int:
         return id(self)
 
     def labelled(self) -> list[tuple[tuple[int, ...], "Product"]]:
-        """Parameters whose exchangeable components share their labels: their coordinates, and their space."""
-        found = []
+        """Return the coordinates and the space of parameters that share exchangeable labels."""
+        blocks = []
         for count in sorted({space.num_labels for space in self.values() if space.num_labels}):
-            part = Product(
+            block = Product(
                 {name: space for name, space in self.items() if space.num_labels == count}
             )
-            found.append((self.indices(*part), part))
-        return found
+            blocks.append((self.indices(*block), block))
+        return blocks
 
     @property
     def curved(self) -> np.ndarray:
-        """Which coordinates are not values themselves."""
+        """A mask of the coordinates that are not values themselves."""
         return np.concatenate([np.full(space.dim, not space.is_real) for space in self.values()])
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """A name for every coordinate of a point, such as `beta[2]`."""
+        """The name of every coordinate of a point, e.g. `beta[2]`."""
         return tuple(
             name if space.point_shape == () else f"{name}[{','.join(map(str, index))}]"
             for name, space in self.items()
@@ -299,7 +307,7 @@ class Product(Mapping[str, Space]):
         )
 
     def constrain_with_log_det(self, point: Point) -> tuple[dict[str, jax.Array], Scalar]:
-        """The params at a point, and the log determinant of the map's Jacobian there."""
+        """Return the params at a point, and the log determinant of the Jacobian there."""
         params: dict[str, jax.Array] = {}
         log_det = jnp.zeros((), point.dtype)
         parts = jnp.split(point, self._ends[:-1])
@@ -311,13 +319,14 @@ class Product(Mapping[str, Space]):
         return params, log_det
 
     def constrain(self, point: Point) -> dict[str, jax.Array]:
-        """The params at a point."""
+        """Return the params at a point."""
         return self.constrain_with_log_det(point)[0]
 
     def relabel(self, point: Point, order: jax.Array) -> Point:
-        """The point with its exchangeable components in another order: component l is the old `order[l]`.
+        """Return the point with its exchangeable components in another order.
 
-        Parameters whose components are not as many as `order` are left alone.
+        Component l is the previous component `order[l]`. Parameters with another number of
+        components are unchanged.
         """
         parts = jnp.split(point, self._ends[:-1])
         return jnp.concatenate(
@@ -328,7 +337,7 @@ class Product(Mapping[str, Space]):
         )
 
     def components(self, point: Point) -> jax.Array:
-        """Real coordinates of exchangeable parameters by component, an array (component, coordinate)."""
+        """Return coordinates of exchangeable parameters as an array (component, coordinate)."""
         parts = jnp.split(point, self._ends[:-1])
         return jnp.concatenate(
             [space.components(part) for space, part in zip(self.values(), parts, strict=True)],
@@ -336,7 +345,7 @@ class Product(Mapping[str, Space]):
         )
 
     def unconstrain(self, params: Params) -> Point:
-        """The point of given params: the inverse of `constrain`."""
+        """Return the point of given params: the inverse of `constrain`."""
         parts: list[jax.Array] = []
         earlier: dict[str, jax.Array] = {}
         for name, space in self.items():
@@ -346,6 +355,6 @@ class Product(Mapping[str, Space]):
         return jnp.concatenate(parts)
 
 
-def _need_axes(name: str, shape: tuple[int, ...], count: int, meaning: str) -> None:
-    if len(shape) < count:
-        raise ValueError(f"{name} needs {meaning}, as in {name}(4); got no size.")
+def _check_has_size(name: str, shape: tuple[int, ...], meaning: str) -> None:
+    if not shape:
+        raise ValueError(f"{name} needs {meaning}, e.g. {name}(4); got no size.")

@@ -142,7 +142,7 @@ def test_files_of_draws_are_combined(tmp_path):
         (("run", "{0}/models.py", "{0}/rows.npz"), "a model is named as file.py:name"),
         (
             ("run", "{0}/models.py:plain", "{0}/rows.parquet", "--column", "x=a,z"),
-            "columns asks for ['z']",
+            "columns names ['z']",
         ),
         (("run", "{0}/models.py:plain", "{0}/rows.parquet"), "log_likelihood asks for 'x'"),
         (

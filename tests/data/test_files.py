@@ -1,4 +1,4 @@
-"""Rows that do not fit into memory: what is read, that every row is dealt once, and that the answer is the same as from memory."""
+"""Rows beyond memory: all are read, each is in one shard, and the posterior is right."""
 
 import gc
 import json
@@ -89,27 +89,26 @@ def test_every_row_is_in_exactly_one_shard(form, num_shards, rows, tmp_path):
         {name: np.asarray(array)[: shard.num_rows] for name, array in shard.rows.items()}
         for shard in shards
     ]
-    numbers = np.concatenate([each["n"] for each in real])
+    numbers = np.concatenate([shard_rows["n"] for shard_rows in real])
     assert sorted(numbers) == list(range(NUM_ROWS))
     for name in ("x", "y"):
         np.testing.assert_array_equal(
-            np.concatenate([each[name] for each in real]), rows[name][numbers]
+            np.concatenate([shard_rows[name] for shard_rows in real]), rows[name][numbers]
         )
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_rows_are_dealt_at_random(rows, tmp_path):
-    """Of every seven rows each shard gets one, at random: means of sorted numbers differ as chance has it."""
+def test_rows_are_split_at_random(rows, tmp_path):
+    """Of every seven consecutive rows each shard gets one, at random."""
     path = parquet(rows, tmp_path / "rows.parquet")
     one, same, other = (vcmc.split(path, 7, seed=seed) for seed in (0, 0, 1))
-    numbers = [np.asarray(each.load(3).rows["n"]) for each in (one, same, other)]
+    numbers = [np.asarray(split.load(3).rows["n"]) for split in (one, same, other)]
     np.testing.assert_array_equal(numbers[0], numbers[1])
     assert (numbers[0] != numbers[2]).mean() > 0.5
-    places = numbers[0][: one.sizes[3]] % 7
-    counts = np.bincount(places, minlength=7)
-    assert (
-        np.sum((counts - counts.mean()) ** 2 / counts.mean()) < 22.5
-    )  # the chi-squared's 99.9 % point, 6 degrees
+    residues = numbers[0][: one.sizes[3]] % 7
+    counts = np.bincount(residues, minlength=7)
+    # the 99.9 % point of a chi-squared distribution with 6 degrees of freedom
+    assert np.sum((counts - counts.mean()) ** 2 / counts.mean()) < 22.5
 
 
 def test_columns_are_put_together(rows, tmp_path):
@@ -120,18 +119,18 @@ def test_columns_are_put_together(rows, tmp_path):
         "response": (NUM_ROWS,),
     }
     with pytest.raises(
-        ValueError, match=r"columns asks for \['z'\], .* the columns are \['n', 'x', 'y'\]"
+        ValueError, match=r"columns names \['z'\], .* their columns are \['n', 'x', 'y'\]"
     ):
         vcmc.split(path, 2, columns={"x": ["x", "z"]})
 
 
 def test_infer_takes_a_path_and_a_loader(conjugate, tmp_path):
-    """All are the same rows, but dealt otherwise: posteriors agree up to the error that they state."""
+    """The rows are the same, but split differently: posteriors agree up to Monte Carlo error."""
     path = parquet({**conjugate.rows, "n": conjugate.rows["y"]}, tmp_path / "rows.parquet")
-    dealt = vcmc.split(conjugate.rows, 4)
+    partition = vcmc.split(conjugate.rows, 4)
 
     def load(shard):
-        return {name: array[dealt.members[shard]] for name, array in conjugate.rows.items()}
+        return {name: array[partition.members[shard]] for name, array in conjugate.rows.items()}
 
     mean, covariance = conjugate.posterior()
     for rows in (path, load):
@@ -148,7 +147,7 @@ def test_infer_takes_a_path_and_a_loader(conjugate, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 100 draws are few
-def test_rows_in_a_store_are_dealt_once(conjugate, tmp_path):
+def test_rows_in_a_store_are_split_once(conjugate, tmp_path):
     path = parquet({**conjugate.rows, "n": conjugate.rows["y"]}, tmp_path / "rows.parquet")
     arguments = {"num_shards": 3, "num_draws": 100, "store": tmp_path / "run"}
     arguments["combiner"] = vcmc.combiners.Consensus()
@@ -160,11 +159,11 @@ def test_rows_in_a_store_are_dealt_once(conjugate, tmp_path):
     }
     np.testing.assert_array_equal(first["posterior"]["beta"], again["posterior"]["beta"])
     parquet({**conjugate.rows, "n": conjugate.rows["y"]}, path)
-    with pytest.raises(ValueError, match="holds rows that were dealt otherwise: rows differ"):
+    with pytest.raises(ValueError, match="holds another split: rows differ"):
         vcmc.infer(conjugate.model, path, **arguments)
 
 
-def test_a_temporary_folder_goes_with_its_partition(rows, tmp_path):
+def test_a_temporary_folder_is_deleted_with_its_partition(rows, tmp_path):
     partition = vcmc.split(parquet(rows, tmp_path / "rows.parquet"), 3)
     folder = partition.folder
     assert folder.exists()
@@ -173,19 +172,20 @@ def test_a_temporary_folder_goes_with_its_partition(rows, tmp_path):
     assert not folder.exists()
 
 
-def test_an_interrupted_dealing_is_done_again(rows, tmp_path):
-    path, folder = parquet(rows, tmp_path / "rows.parquet"), tmp_path / "dealt"
+def test_an_interrupted_split_is_repeated(rows, tmp_path):
+    path, folder = parquet(rows, tmp_path / "rows.parquet"), tmp_path / "split"
     whole = vcmc.split(path, 3, folder=folder)
     expected = whole.load(1)
     (folder / "rows.json").unlink()
-    found = vcmc.split(path, 3, folder=folder).load(1)
-    np.testing.assert_array_equal(found.rows["x"], expected.rows["x"])
+    repeated = vcmc.split(path, 3, folder=folder).load(1)
+    np.testing.assert_array_equal(repeated.rows["x"], expected.rows["x"])
     (folder / "00001.x.bin").write_bytes(b"short")
     with pytest.raises(ValueError, match=r"00001.x.bin must hold 8016 bytes of rows; got 5"):
         vcmc.split(path, 3, folder=folder).load(1)
     (folder / "rows.json").write_text(json.dumps({"sizes": [1]}))
     with pytest.raises(
-        ValueError, match=r"must be a folder of dealt rows with a readable rows.json; got KeyError"
+        ValueError,
+        match=r"must be a folder from vcmc.split with a readable rows.json; got KeyError",
     ):
         vcmc.split(path, 3, folder=folder)
 
@@ -216,7 +216,7 @@ def _with_null(rows):
 def test_bad_rows_are_refused(changed, message, rows, tmp_path):
     path = parquet(rows, tmp_path / "rows.parquet", **changed(rows))
     with pytest.raises(ValueError, match=message):
-        vcmc.split(path, 3, folder=tmp_path / "dealt")
+        vcmc.split(path, 3, folder=tmp_path / "split")
 
 
 def test_bad_arguments_are_refused(rows, tmp_path):
@@ -228,7 +228,7 @@ def test_bad_arguments_are_refused(rows, tmp_path):
         vcmc.split(tmp_path / "rows.csv", 3)
     with pytest.raises(ValueError, match=r"between 1 and the number of rows \(1003\); got 2000"):
         vcmc.split(path, 2000)
-    with pytest.raises(ValueError, match="num_shards must be a whole number of 1 or more; got 0"):
+    with pytest.raises(ValueError, match=r"num_shards must be an integer of at least 1, .*; got 0"):
         vcmc.split(path, 0)
     with pytest.raises(ValueError, match="stratify and groups are for rows in memory"):
         vcmc.split(path, 3, groups="n")

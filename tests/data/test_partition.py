@@ -125,8 +125,14 @@ def test_rows_of_an_unknown_kind_are_refused():
     [
         ({"num_shards": 201}, r"between 1 and the number of rows \(200\); got 201"),
         ({"num_shards": 0}, "got 0"),
-        ({"num_shards": 2, "seed": -1}, "seed must be a whole number of 0 or more; got -1"),
-        ({"num_shards": 2, "stratify": "z"}, "'z' is not among the rows' arrays"),
+        (
+            {"num_shards": 2, "seed": -1},
+            "seed must be an integer of at least 0, e.g. seed=0; got -1",
+        ),
+        (
+            {"num_shards": 2, "stratify": "z"},
+            r"stratify must name one of the arrays of rows, \['y'\]; got 'z'",
+        ),
         (
             {"num_shards": 2, "stratify": np.zeros(3)},
             r"one label per row, shape \(200,\); got shape \(3,\)",
@@ -166,11 +172,11 @@ def test_what_would_be_lost_is_refused(rows, message):
         vcmc.split(rows, 1)
 
 
-def test_labels_of_mixed_kinds_are_refused():
-    with pytest.raises(TypeError, match="labels of one kind"):
+def test_labels_of_mixed_types_are_refused():
+    with pytest.raises(TypeError, match="labels of one type"):
         vcmc.split({"y": np.zeros(4)}, 2, groups=np.array(["a", "b", None, "a"], object))
 
 
-def test_a_number_of_shards_is_a_whole_number():
-    with pytest.raises(TypeError, match=r"must be a whole number; got 2\.0"):
+def test_a_number_of_shards_is_an_integer():
+    with pytest.raises(TypeError, match=r"num_shards must be an integer, .* got 2\.0"):
         vcmc.split({"y": np.zeros(4)}, 2.0)

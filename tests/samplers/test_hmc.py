@@ -1,4 +1,4 @@
-"""Many walkers at once: their laws are in test_laws.py; here is what is theirs alone, and when infer picks them."""
+"""Adaptation of many walkers, and when infer chooses HMC; test_laws.py has the laws."""
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ from vcmc.samplers.hmc import suits
 
 @pytest.fixture
 def large(monkeypatch):
-    """Every shard is taken for a large one."""
-    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED", 0)
+    """Every shard counts as large."""
+    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED_BYTES", 0)
 
 
 def test_a_normal_density_takes_two_gradients_a_draw_at_most(conjugate):
@@ -26,13 +26,14 @@ def test_a_normal_density_takes_two_gradients_a_draw_at_most(conjugate):
     assert chain.stats["acceptance_rate"].mean() > 0.8
     assert chain.stats["n_steps"].mean() < 2
     assert not chain.stats["diverging"].any()
-    # neighbours are of different walkers, and draws of one hardly depend on each other, but that a step may be refused
+    # consecutive draws are of different walkers; those of one walker are nearly independent, but
+    # for rejected steps
     gaps = (chain.points.mean(axis=0) - mean) / np.sqrt(np.diag(covariance))
     assert (np.abs(gaps) < 4 / np.sqrt(2000)).all()
 
 
-def test_walkers_learn_centre_and_scales(conjugate):
-    """From a start three sds away, whose step the curvature cannot tell."""
+def test_walkers_adapt_centre_and_scales(conjugate):
+    """From a start three sds away, which the curvature does not reveal."""
     members = vcmc.split(conjugate.rows, 5).members[1]
     mean, covariance = conjugate.posterior(members, prior_power=0.2)
     sds = np.sqrt(np.diag(covariance))
@@ -43,7 +44,7 @@ def test_walkers_learn_centre_and_scales(conjugate):
         state, _, _ = sampler.advance(density, state, key, 100)
     assert (np.abs(state.centre - mean) < 0.4 * sds).all()
     learned = np.sqrt(np.diag(state.root @ state.root.T)) / sds
-    # by 200 draws of ten turns, whose squares are less than independent
+    # by 200 draws of ten iterations, whose squares are less than independent
     np.testing.assert_allclose(learned, 1, atol=4 / np.sqrt(100))
 
 
@@ -57,8 +58,8 @@ def test_little_warm_up_or_none(num_warmup, conjugate):
     assert np.isfinite(chain.points).all()
 
 
-def test_walkers_that_would_begin_outside_begin_at_the_start():
-    """Above one there is no density, and half of what the curvature at the start suggests is there."""
+def test_walkers_that_would_start_outside_of_the_support_start_at_the_start():
+    """The density is zero above one, where the curvature at the start suggests half of the mass."""
 
     def log_likelihood(params, rows):
         return jnp.where(params["mean"] < 1, -0.5 * (rows["y"] - params["mean"]) ** 2, -jnp.inf)
@@ -74,10 +75,10 @@ def test_walkers_that_would_begin_outside_begin_at_the_start():
     assert abs(chain.points.mean() + 0.24197 / 0.84134) < 4 * 0.8 / np.sqrt(200)
 
 
-def test_infer_picks_it_for_large_shards_close_to_normal(conjugate, large):
+def test_infer_chooses_hmc_for_large_and_nearly_gaussian_shards(conjugate, large):
     tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=4, num_draws=990, progress=False)
     assert tree.attrs["sampler"] == "HMC()"
-    # draws of a walker follow each other
+    # draws are grouped by walker
     walkers = tree["sample_stats"]["walker"].values
     assert walkers.shape == (4, 1, 990)
     assert (np.diff(walkers) >= 0).all()
@@ -88,14 +89,14 @@ def test_infer_picks_it_for_large_shards_close_to_normal(conjugate, large):
     assert tree.attrs["verdict"] == "good"
 
 
-def test_infer_picks_nuts_elsewhere(conjugate, large, monkeypatch):
+def test_infer_chooses_nuts_for_other_shards(conjugate, large, monkeypatch):
     partition = vcmc.split(conjugate.rows, 4)
     density = Subposterior(conjugate.model, partition.load(0), jnp.asarray(0.25))
     mode = jnp.asarray(conjugate.posterior(partition.members[0], prior_power=0.25)[0])
     assert suits(density, mode)
-    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED", 2**30)
+    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED_BYTES", 2**30)
     assert not suits(density, mode)
-    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED", 0)
+    monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED_BYTES", 0)
     skewed = vcmc.Model(
         {"log_rate": vcmc.Real()},
         lambda params: 0.0 * params["log_rate"],
@@ -105,8 +106,8 @@ def test_infer_picks_nuts_elsewhere(conjugate, large, monkeypatch):
     assert not suits(Subposterior(skewed, shard, jnp.asarray(1.0)), jnp.log(jnp.asarray([0.25])))
 
 
-def test_runs_go_on_with_the_same_draws(conjugate, tmp_path):
-    """In pieces that end where a turn of the walkers has only begun, and from blocks of a store."""
+def test_resumed_runs_have_the_same_draws(conjugate, tmp_path):
+    """In parts that end within an iteration of the walkers, and from blocks of a store."""
     arguments = {
         "num_shards": 3,
         "num_draws": 330,
@@ -131,9 +132,9 @@ def test_runs_go_on_with_the_same_draws(conjugate, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_warmup": -1}, "num_warmup must be a whole number of 0 or more; got -1"),
-        ({"num_walkers": 0}, "num_walkers must be a whole number of 1 or more; got 0"),
-        ({"num_walkers": 2.5}, "num_walkers must be a whole number of 1 or more; got 2.5"),
+        ({"num_warmup": -1}, "num_warmup must be an integer of at least 0; got -1"),
+        ({"num_walkers": 0}, "num_walkers must be an integer of at least 1; got 0"),
+        ({"num_walkers": 2.5}, "num_walkers must be an integer of at least 1; got 2.5"),
         ({"target_accept": 0.0}, "between 0 and 1; got 0.0"),
     ],
 )
@@ -142,7 +143,7 @@ def test_bad_settings_are_refused(arguments, message):
         HMC(**arguments)
 
 
-def test_the_model_may_name_nuts_and_gets_the_better_one(large):
+def test_hmc_replaces_the_default_of_a_model_for_large_shards(large):
     model = vcmc.models.Logistic(2)
     tree = vcmc.infer(
         model, model.simulate(0, 4000).rows, num_shards=2, num_draws=400, progress=False

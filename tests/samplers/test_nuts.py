@@ -50,8 +50,8 @@ def test_moments_of_a_known_density(whiten, conjugate):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_warmup": -1}, "num_warmup must be a whole number of 0 or more; got -1"),
-        ({"num_chains": 0}, "num_chains must be a whole number of 1 or more; got 0"),
+        ({"num_warmup": -1}, "num_warmup must be an integer of at least 0; got -1"),
+        ({"num_chains": 0}, "num_chains must be an integer of at least 1; got 0"),
         ({"target_accept": 1.0}, "between 0 and 1; got 1.0"),
     ],
 )

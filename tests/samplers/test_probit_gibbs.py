@@ -68,7 +68,7 @@ def test_single_precision_gives_the_same_posterior(kernel):
 
 
 def test_predictors_of_thirty_on_the_wrong_side_are_no_trouble(kernel):
-    """A label that contradicts a predictor of 30: the latent value is drawn 30 sds out in the tail."""
+    """A label contradicts a predictor of 30: its latent value is drawn 30 sds into the tail."""
     x = np.concatenate([np.linspace(0.1, 3, 40), [10.0]])[:, None]
     rows = {"x": x, "y": np.concatenate([np.ones(40), [0.0]])}
     density = density_of(rows, prior_scale=100.0)

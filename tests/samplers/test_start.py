@@ -63,8 +63,8 @@ def test_a_model_that_is_nowhere_finite_is_refused(log_prior, log_likelihood, me
         vcmc.infer(model, rows, num_shards=3)
 
 
-def test_a_scale_that_runs_to_zero_is_held():
-    """The density of a centred hierarchical model rises without end as the scale of its groups vanishes."""
+def test_a_scale_that_diverges_to_zero_is_fixed():
+    """A centred hierarchical model has an unbounded density as its scale vanishes."""
     generator = np.random.default_rng(0)
     group = np.arange(160) % 8
     rows = {"group": group, "y": generator.normal(size=8)[group] * 0.6 + generator.normal(size=160)}
@@ -78,6 +78,5 @@ def test_a_scale_that_runs_to_zero_is_held():
     target = target_of(model, rows, 1)
     start = common_start(target, random_starts(target.pilot, jax.random.key(0)))
     assert float(model.space.constrain(start)["scale"]) > 0.05
-    np.testing.assert_array_less(
-        np.abs(np.asarray(target(start[None])[1][0][1:])), 0.1
-    )  # the others are at rest
+    scores = np.asarray(target(start[None])[1][0])
+    np.testing.assert_array_less(np.abs(scores[1:]), 0.1)  # the other coordinates are at a maximum

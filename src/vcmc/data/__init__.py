@@ -1,4 +1,4 @@
-"""Rows and shards: the forms that rows come in, partitions, files, and the cache of loaded shards.
+"""Rows, shards and partitions, files of rows, the cache of loaded shards, and params as points.
 
-Imported by everything above; imports `model` and `density` only for the cache.
+Imported by `target`, `density`, `model` and above; imports `space`, `progress` and below.
 """

@@ -1,13 +1,13 @@
-"""A model and its shards, wherever they are worked on: rows are loaded there when they are first needed, and never travel with a task.
+"""A model and its shards, in whatever process they are processed.
 
-A task names the shards that it needs. Whoever runs it is given a `ShardCache`, in this process or in another, and asks it for those shards'
-log densities.
+A task names the shards that it needs, and carries no rows. The process that runs it has a
+`ShardCache`, which loads these shards on first use and evaluates their log densities.
 """
 
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,111 +18,146 @@ from ..density import Subposterior
 from ..model import Model
 from .shard import AbstractPartition, InMemoryShards, Shard
 
-MAX_BYTES = 2**27  # of shards that are loaded from elsewhere and kept for the next task
+MAX_CACHED_BYTES = 2**27  # of shards that are not in memory anyway and are kept for the next task
 
 
 class Task(NamedTuple):
-    """A piece of work: the shards whose rows it needs, and for sampling the number of a chain and what there is of it."""
+    """One unit of work.
+
+    Attributes:
+        shards: the shards whose rows it needs.
+        chain: for sampling, the number of the chain.
+        beginning: for sampling, the first part of the chain, if it was sampled before.
+    """
 
     shards: tuple[int, ...]
     chain: int = 0
-    begun: Any = None
+    beginning: Any = None
 
 
 Work = Callable[["ShardCache", Task, Callable[[int], None]], Any]
-"""What is done in a task, given the holding, the task, and what to call with the number of steps done."""
+"""The function that runs a task; its last argument reports the number of steps done."""
+
+
+class LoadedShards:
+    """Shards by key, safe to share among threads; the least recently used are dropped first."""
+
+    def __init__(self) -> None:
+        self._shards: OrderedDict[Hashable, Shard] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, load: Callable[[], Shard], max_bytes: int | None) -> Shard:
+        """Return the shard of a key; if it is new, load it, and drop others above `max_bytes`."""
+        with self._lock:
+            if key in self._shards:
+                self._shards.move_to_end(key)
+                return self._shards[key]
+        loaded = load()  # outside the lock: other threads may load at the same time
+        with self._lock:
+            loaded = self._shards.setdefault(key, loaded)
+            if max_bytes is not None:
+                while len(self._shards) > 1 and self._num_bytes() > max_bytes:
+                    self._shards.popitem(last=False)
+        return loaded
+
+    def _num_bytes(self) -> int:
+        return sum(shard.num_bytes for shard in self._shards.values())
 
 
 class ShardCache:
-    """A model and a partition of its rows, of which shards that were used last are kept.
+    """A model, a partition of its rows, and the shards that were used last.
 
     Attributes:
-        key: tells holdings apart, in whatever process.
+        key: identifies the model and the partition in every process.
     """
 
     def __init__(
-        self, model: Model, partition: AbstractPartition | Sequence[Shard], key: str | None = None
+        self,
+        model: Model,
+        partition: AbstractPartition | Sequence[Shard],
+        key: str | None = None,
+        loaded: LoadedShards | None = None,
     ):
         if not isinstance(partition, AbstractPartition):
             partition = InMemoryShards(dict(enumerate(partition)), len(partition))
         self.model = model
         self.partition = partition
         self.key = key or uuid.uuid4().hex
-        self._kept: OrderedDict[Any, Shard] = OrderedDict()
-        self._lock = threading.Lock()
+        self._loaded = loaded or LoadedShards()
 
     def __reduce__(self) -> Any:
         return ShardCache, (self.model, self.partition, self.key)
 
+    def with_model(self, model: Model) -> "ShardCache":
+        """Return a cache of another model, with the same partition and the same loaded shards."""
+        return ShardCache(model, self.partition, loaded=self._loaded)
+
     @property
     def num_shards(self) -> int:
-        """How many shards there are, here and elsewhere."""
+        """Number of shards of the whole partition."""
         return self.partition.num_shards
 
     @property
     def shards(self) -> "ShardSequence":
-        """The shards, each of which is loaded when it is looked at."""
+        """The shards, each loaded when it is indexed."""
         return ShardSequence(self)
 
-    def part(self, shards: Sequence[int]) -> "ShardCache":
-        """What must travel so that these shards can be worked on elsewhere."""
-        return ShardCache(self.model, self.partition.part(shards), self.key)
+    def subset(self, shards: Sequence[int]) -> "ShardCache":
+        """Return the part to send to a process that works on these shards."""
+        return ShardCache(self.model, self.partition.subset(shards), self.key)
 
-    def merge(self, part: "ShardCache") -> None:
-        """Take in shards that came later."""
+    def merge(self, subset: "ShardCache") -> None:
+        """Add shards that were sent later."""
         if isinstance(self.partition, InMemoryShards) and isinstance(
-            part.partition, InMemoryShards
+            subset.partition, InMemoryShards
         ):
-            self.partition.shards.update(part.partition.shards)
+            self.partition.add(subset.partition)
+
+    def shard(self, number: int) -> Shard:
+        """Return a shard, loaded if need be."""
+        return self._load(number, lambda: self.partition.load(number))
 
     def density(
         self, shard: int, prior_power: float | None = None, likelihood_power: float = 1.0
     ) -> Subposterior:
-        """The log density of a shard, with the prior and the likelihood raised to powers; by default the prior to 1/K."""
-        power = 1 / self.num_shards if prior_power is None else prior_power
-        found = self.shards[shard]
-        if likelihood_power != 1:
-            found = Shard(found.rows, likelihood_power * found.weights)
-        return Subposterior(self.model, found, jnp.asarray(power))
+        """Return the log density of a shard with the prior and the likelihood raised to powers.
 
-    def joined(self, shards: tuple[int, ...], count: int) -> Subposterior:
-        """The log density of several shards of one shape as if they were one, filled up as if there were `count` of them."""
+        By default the prior is raised to 1/K.
+        """
+        power = 1 / self.num_shards if prior_power is None else prior_power
+        rows = self.shards[shard]
+        if likelihood_power != 1:
+            rows = Shard(rows.rows, likelihood_power * rows.weights)
+        return Subposterior(self.model, rows, jnp.asarray(power))
+
+    def joint_density(self, shards: tuple[int, ...], num_padded: int) -> Subposterior:
+        """Return the sum of the log densities of several shards of one shape.
+
+        The rows are padded as if there were `num_padded` shards, so that all sums share a shape.
+        """
 
         def join() -> Shard:
-            found = [self.shards[shard] for shard in shards]
-            padding = Shard(found[0].rows, jnp.zeros_like(found[0].weights))
-            found += [padding] * (count - len(found))
-            return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *found)
+            parts = [self.shards[shard] for shard in shards]
+            padding = Shard(parts[0].rows, jnp.zeros_like(parts[0].weights))
+            parts += [padding] * (num_padded - len(parts))
+            return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *parts)
 
-        shard = self.keep((shards, count), join)
-        return Subposterior(self.model, shard, jnp.asarray(len(shards) / self.num_shards))
+        joint = self._load((shards, num_padded), join)
+        return Subposterior(self.model, joint, jnp.asarray(len(shards) / self.num_shards))
 
-    def keep(self, key: Any, load: Callable[[], Shard]) -> Shard:
-        """What is kept under a key, or is now loaded; where rows are not in memory anyway, what was used longest ago makes room."""
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        loaded = load()  # outside the lock: others may load at the same time
-        with self._lock:
-            loaded = self._kept.setdefault(key, loaded)
-            if not self.partition.in_memory:
-                while (
-                    len(self._kept) > 1
-                    and sum(each.num_bytes for each in self._kept.values()) > MAX_BYTES
-                ):
-                    self._kept.popitem(last=False)
-        return loaded
+    def _load(self, key: Hashable, load: Callable[[], Shard]) -> Shard:
+        max_bytes = None if self.partition.in_memory else MAX_CACHED_BYTES
+        return self._loaded.get(key, load, max_bytes)
 
 
 class ShardSequence:
-    """The shards of a holding, each loaded when it is looked at."""
+    """The shards of a cache, each loaded when it is indexed."""
 
     def __init__(self, shard_cache: ShardCache):
-        self.shard_cache = shard_cache
+        self._shard_cache = shard_cache
 
     def __len__(self) -> int:
-        return self.shard_cache.num_shards
+        return self._shard_cache.num_shards
 
     def __iter__(self) -> Iterator[Shard]:
         return (self[shard] for shard in range(len(self)))
@@ -130,4 +165,4 @@ class ShardSequence:
     def __getitem__(self, shard: int, /) -> Shard:
         if not 0 <= shard < len(self):
             raise IndexError(f"shard must be from 0 to {len(self) - 1}; got {shard}.")
-        return self.shard_cache.keep(shard, lambda: self.shard_cache.partition.load(shard))
+        return self._shard_cache.shard(shard)

@@ -1,7 +1,7 @@
-"""Rows that do not fit into memory: read batch by batch, dealt into a folder with a few files for each shard.
+"""Rows that do not fit into memory: read in batches, and split into files, some for each shard.
 
-Of every K rows that follow each other, each shard gets one, at random. So shards are alike however the rows are sorted, their sizes differ by
-at most one, and one pass over the rows is enough.
+Of every K consecutive rows, each shard gets one, at random. So the shards are alike however the
+rows are sorted, their sizes differ by at most one, and one pass over the rows is enough.
 """
 
 import json
@@ -17,32 +17,34 @@ from .rows import as_rows
 from .shard import AbstractPartition, Shard, check_num_shards, padded_length
 
 BATCH_BYTES = 2**24  # of rows read at once
-BUFFER_BYTES = (
-    2**26
-)  # of dealt rows that are held before they are written: opening files takes time
-MANIFEST = "rows.json"  # written last: a folder without it was not finished
-PARQUET = (".parquet", ".pq")
+BUFFER_BYTES = 2**26  # of rows held before they are written: opening files takes time
+MANIFEST = "rows.json"  # written last: a folder without it is incomplete
+PARQUET = (".parquet", ".pq")  # suffixes of Parquet files
 
 Batch = dict[str, np.ndarray]
 Columns = Mapping[str, str | Sequence[str]]
 
 
 class FilePartition(AbstractPartition):
-    """Rows that were dealt into the files of a folder, from where any process can load a shard. Made by `split`."""
+    """Rows that were split into the files of a folder. `split` returns it.
+
+    Every process that can read the folder can load any shard.
+    """
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder).absolute()
         try:
-            known = json.loads((self.folder / MANIFEST).read_text())
-            self.sizes: list[int] = known["sizes"]
+            manifest = json.loads((self.folder / MANIFEST).read_text())
+            self.sizes: list[int] = manifest["sizes"]
             self.columns = {
-                name: (dtype, tuple(shape)) for name, (dtype, shape) in known["columns"].items()
+                name: (dtype, tuple(shape)) for name, (dtype, shape) in manifest["columns"].items()
             }
-            self.source: dict[str, Any] = known["source"]
+            self.source: dict[str, Any] = manifest["source"]
         except (OSError, ValueError, KeyError) as error:
             raise ValueError(
-                f"{self.folder} must be a folder of dealt rows with a readable {MANIFEST}; got {type(error).__name__}: {error}. "
-                "Delete the folder and deal the rows again, with vcmc.split(rows, num_shards, folder=...)."
+                f"{self.folder} must be a folder from vcmc.split with a readable {MANIFEST}; "
+                f"got {type(error).__name__}: {error}. Delete the folder and split the rows again: "
+                "vcmc.split(rows, num_shards, folder=...)."
             ) from None
 
     @property
@@ -63,8 +65,8 @@ class FilePartition(AbstractPartition):
 
     def __repr__(self) -> str:
         return (
-            f"Filed({sum(self.sizes)} rows of {list(self.columns)} in {len(self.sizes)} shards of "
-            f"{min(self.sizes)} to {max(self.sizes)} rows)"
+            f"FilePartition({sum(self.sizes)} rows of {list(self.columns)} in {len(self.sizes)} "
+            f"shards of {min(self.sizes)} to {max(self.sizes)} rows)"
         )
 
 
@@ -73,29 +75,29 @@ def _file(folder: Path, shard: int, name: str) -> Path:
 
 
 def _read(file: BinaryIO, array: np.ndarray) -> None:
-    got = file.readinto(array.reshape(-1).view(np.uint8))  # type: ignore[attr-defined]
-    if got != array.nbytes or file.read(1):
+    num_bytes = file.readinto(array.reshape(-1).view(np.uint8))  # type: ignore[attr-defined]
+    if num_bytes != array.nbytes or file.read(1):
         raise ValueError(
-            f"{file.name} must hold {array.nbytes} bytes of rows; got {os.stat(file.name).st_size}. Delete its folder and deal the rows "
-            "again."
+            f"{file.name} must hold {array.nbytes} bytes of rows; "
+            f"got {os.stat(file.name).st_size}. Delete its folder and split the rows again."
         )
 
 
 def is_large(rows: Any) -> bool:
-    """Whether rows are such as are read batch by batch: a path, or arrays that are not in memory."""
+    """Return whether rows are read in batches: a path, or arrays that are not in memory."""
     if isinstance(rows, str | os.PathLike):
         return True
-    return isinstance(rows, Mapping) and any(_is_outside(array) for array in rows.values())
+    return isinstance(rows, Mapping) and any(_is_on_disk(array) for array in rows.values())
 
 
-def _is_outside(array: Any) -> bool:
-    """Whether an array is memory-mapped, or of a kind that is read by slices, as Zarr's and HDF5's are."""
+def _is_on_disk(array: Any) -> bool:
+    """Return whether an array is memory-mapped, or is read by slices, as in Zarr and HDF5."""
     if isinstance(array, np.ndarray):
         return isinstance(array, np.memmap) or isinstance(array.base, np.memmap)
     return hasattr(array, "shape") and hasattr(array, "chunks")
 
 
-def deal(
+def split_to_files(
     rows: Any,
     num_shards: int,
     folder: Path,
@@ -103,69 +105,130 @@ def deal(
     columns: Columns | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> FilePartition:
-    """Deal rows that are read batch by batch into the files of a folder; `advance` hears how many were."""
+    """Split rows that are read in batches into the files of a folder.
+
+    `advance` is called with the number of rows of every batch. A folder that already holds the
+    same split is reused.
+    """
     check_num_shards(num_shards)
     source = {
         "num_shards": int(num_shards),
         "seed": int(seed),
         "columns": columns,
-        "rows": described(rows),
+        "rows": _source_of(rows),
     }
     source = json.loads(json.dumps(source))  # as it will be read
     if (folder / MANIFEST).exists():
-        known = FilePartition(folder)
-        if known.source != source:
-            differ = [name for name, value in source.items() if known.source.get(name) != value]
-            raise ValueError(
-                f"{folder} holds rows that were dealt otherwise: {', '.join(differ)} differ (now {[source[name] for name in differ]}, "
-                f"then {[known.source.get(name) for name in differ]}). Delete it, or use another folder."
-            )
-        return known
+        return _existing_split(folder, source)
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.bin"):  # of a dealing that was interrupted
-        old.unlink()
-    generator = np.random.default_rng(seed)
-    order = np.empty(0, int)
-    sizes = np.zeros(num_shards, int)
-    kinds: dict[str, Any] = {}
-    buffers: list[list[Batch]] = [[] for _ in range(num_shards)]
-    buffered = done = 0
+    for file in folder.glob("*.bin"):  # of a split that was interrupted
+        file.unlink()
+    assignment = _ShardAssignment(num_shards, seed)
+    writer = _ShardWriter(folder, num_shards)
     for batch in batches(rows):
-        arrays = as_rows(choose_columns(batch, columns), done)
+        arrays = as_rows(choose_columns(batch, columns), writer.num_rows)
         count = len(next(iter(arrays.values())))
-        _check_kinds(kinds, arrays, done)
-        if len(order) < count:
-            every = np.tile(np.arange(num_shards), (-(-(count - len(order)) // num_shards), 1))
-            order = np.concatenate([order, generator.permuted(every, axis=1).ravel()])
-        shards, order = order[:count], order[count:]
-        by_shard, counts = (
-            np.argsort(shards, kind="stable"),
-            np.bincount(shards, minlength=num_shards),
-        )
-        ends = np.cumsum(counts)[:-1]
-        parts = {name: np.split(array[by_shard], ends) for name, array in arrays.items()}
-        for shard in np.flatnonzero(counts):
-            buffers[shard].append({name: part[shard] for name, part in parts.items()})
-        sizes += counts
-        done += count
+        writer.write(arrays, assignment.next(count))
         advance(count)
-        buffered += sum(array.nbytes for array in arrays.values())
-        if buffered > BUFFER_BYTES:
-            _flush(buffers, folder)
-            buffered = 0
-    _flush(buffers, folder)
-    if not 1 <= num_shards <= done:
+    writer.flush()
+    if not 1 <= num_shards <= writer.num_rows:
         raise ValueError(
-            f"num_shards must lie between 1 and the number of rows ({done}); got {num_shards}. Try fewer shards."
+            f"num_shards must lie between 1 and the number of rows ({writer.num_rows}); "
+            f"got {num_shards}. Try fewer shards."
         )
-    manifest = {"sizes": sizes.tolist(), "columns": kinds, "source": source}
+    manifest = {"sizes": writer.sizes.tolist(), "columns": writer.columns, "source": source}
     (folder / (MANIFEST + ".new")).write_text(json.dumps(manifest))
     (folder / (MANIFEST + ".new")).replace(folder / MANIFEST)
     return FilePartition(folder)
 
 
-def described(rows: Any) -> Any:
-    """What tells whether rows on disk have changed: names, sizes and dates of files, or shapes of arrays."""
+def _existing_split(folder: Path, source: dict[str, Any]) -> FilePartition:
+    """Return the split that a folder holds; refuse one of other rows or settings."""
+    partition = FilePartition(folder)
+    differing = [name for name in source if partition.source.get(name) != source[name]]
+    if differing:
+        raise ValueError(
+            f"{folder} holds another split: {', '.join(differing)} differ "
+            f"(now {[source[name] for name in differing]}, "
+            f"then {[partition.source.get(name) for name in differing]}). "
+            "Delete the folder, or use another."
+        )
+    return partition
+
+
+class _ShardAssignment:
+    """The random sequence of the shards of consecutive rows: every K rows are a permutation."""
+
+    def __init__(self, num_shards: int, seed: int):
+        self._num_shards = num_shards
+        self._generator = np.random.default_rng(seed)
+        self._upcoming = np.empty(0, int)
+
+    def next(self, count: int) -> np.ndarray:
+        """Return the shards of the next `count` rows."""
+        num_missing = count - len(self._upcoming)
+        if num_missing > 0:
+            rounds = np.tile(np.arange(self._num_shards), (-(-num_missing // self._num_shards), 1))
+            permuted = self._generator.permuted(rounds, axis=1).ravel()
+            self._upcoming = np.concatenate([self._upcoming, permuted])
+        shards, self._upcoming = self._upcoming[:count], self._upcoming[count:]
+        return shards
+
+
+class _ShardWriter:
+    """Append rows to the files of their shards, through a buffer.
+
+    Attributes:
+        num_rows: rows written so far.
+        sizes: rows of each shard.
+        columns: type and shape of the entries of each column.
+    """
+
+    def __init__(self, folder: Path, num_shards: int):
+        self.num_rows = 0
+        self.sizes = np.zeros(num_shards, int)
+        self.columns: dict[str, Any] = {}
+        self._folder = folder
+        self._buffers: list[list[Batch]] = [[] for _ in range(num_shards)]
+        self._num_buffered_bytes = 0
+
+    def write(self, arrays: Batch, shards: np.ndarray) -> None:
+        """Write rows, given the shard of each."""
+        self._check_columns(arrays)
+        by_shard = np.argsort(shards, kind="stable")
+        counts = np.bincount(shards, minlength=len(self.sizes))
+        ends = np.cumsum(counts)[:-1]
+        parts = {name: np.split(array[by_shard], ends) for name, array in arrays.items()}
+        for shard in np.flatnonzero(counts):
+            self._buffers[shard].append({name: part[shard] for name, part in parts.items()})
+        self.sizes += counts
+        self.num_rows += len(shards)
+        self._num_buffered_bytes += sum(array.nbytes for array in arrays.values())
+        if self._num_buffered_bytes > BUFFER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the buffered rows to the files."""
+        for shard, parts in enumerate(self._buffers):
+            for name in parts[0] if parts else ():
+                with _file(self._folder, shard, name).open("ab") as file:
+                    np.concatenate([part[name] for part in parts]).tofile(file)
+            parts.clear()
+        self._num_buffered_bytes = 0
+
+    def _check_columns(self, arrays: Batch) -> None:
+        columns = {name: [array.dtype.str, list(array.shape[1:])] for name, array in arrays.items()}
+        if not self.columns:
+            self.columns = columns
+        elif columns != self.columns:
+            raise ValueError(
+                f"all rows must have the same columns, {self.columns}; got {columns} from row "
+                f"{self.num_rows} on. Give all files the same columns and types."
+            )
+
+
+def _source_of(rows: Any) -> Any:
+    """Return names, sizes and dates of files, or shapes of arrays, by which changes are noticed."""
     if isinstance(rows, str | os.PathLike):
         files = [path for path in sorted(_files_below(Path(rows))) if path.is_file()]
         return {
@@ -177,61 +240,48 @@ def described(rows: Any) -> Any:
 def _files_below(path: Path) -> Iterable[Path]:
     if not path.exists():
         raise FileNotFoundError(
-            f"rows must be a Parquet file, a folder of them, or a Zarr store; there is no {path} (looked in {Path.cwd()})."
+            "rows must be a Parquet file, a folder of them, or a Zarr store; "
+            f"there is no {path} (the current folder is {Path.cwd()})."
         )
     return path.rglob("*") if path.is_dir() else [path]
 
 
-def _check_kinds(kinds: dict[str, Any], arrays: Batch, done: int) -> None:
-    found = {name: [array.dtype.str, list(array.shape[1:])] for name, array in arrays.items()}
-    if not kinds:
-        kinds.update(found)
-    elif kinds != found:
-        raise ValueError(
-            f"all rows must be of one kind, {kinds}; got {found} from row {done} on. Give all files the same columns and types."
-        )
-
-
-def _flush(buffers: list[list[Batch]], folder: Path) -> None:
-    for shard, parts in enumerate(buffers):
-        for name in parts[0] if parts else ():
-            with _file(folder, shard, name).open("ab") as file:
-                np.concatenate([part[name] for part in parts]).tofile(file)
-        parts.clear()
-
-
 def batches(rows: Any) -> Iterator[Batch]:
-    """Rows in any form that need not be in memory, some at a time."""
+    """Yield rows that need not be in memory, in batches of about 16 MB."""
     if isinstance(rows, Mapping):
         return _slices(rows)
     path = Path(rows)
-    files = sorted(each for each in _files_below(path) if each.suffix in PARQUET)
+    files = sorted(file for file in _files_below(path) if file.suffix in PARQUET)
     if files:
         return _parquet(files)
     if any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
         return _slices(_zarr(path))
     raise ValueError(
-        f"rows must be a Parquet file ({' or '.join(PARQUET)}), a folder of them, or a Zarr store; got {path}. "
-        "Pass other files as arrays: numpy.load(path, mmap_mode='r') does not load them whole."
+        f"rows must be a Parquet file ({' or '.join(PARQUET)}), a folder of them, or a Zarr store; "
+        f"got {path}. Pass other files as arrays, e.g. numpy.load(path, mmap_mode='r'), which does "
+        "not load them whole."
     )
 
 
 def choose_columns(batch: Batch, columns: Columns | None) -> Batch:
-    """Arrays that are made of the columns that are asked for."""
+    """Return the arrays that are made of the requested columns."""
     if columns is None:
         return batch
-    wanted = {
-        name for each in columns.values() for name in ([each] if isinstance(each, str) else each)
+    required = {
+        column
+        for source in columns.values()
+        for column in ([source] if isinstance(source, str) else source)
     }
-    if missing := sorted(wanted - set(batch)):
+    if missing := sorted(required - set(batch)):
         raise ValueError(
-            f"columns asks for {missing}, which are not there; the columns are {sorted(batch)}."
+            f"columns names {missing}, which are not in the rows; their columns are "
+            f"{sorted(batch)}."
         )
     return {
-        name: batch[each]
-        if isinstance(each, str)
-        else np.stack([batch[one] for one in each], axis=1)
-        for name, each in columns.items()
+        name: batch[source]
+        if isinstance(source, str)
+        else np.stack([batch[column] for column in source], axis=1)
+        for name, source in columns.items()
     }
 
 
@@ -266,30 +316,35 @@ def _parquet(files: Sequence[Path]) -> Iterator[Batch]:
         raise ImportError(
             'reading Parquet files needs pyarrow: pip install "vcmc[parquet]"'
         ) from error
-    done = 0
+    num_read = 0
     for path in files:
         with pq.ParquetFile(path, pre_buffer=False) as file:  # a buffer would hold the whole file
-            size = file.metadata.num_rows and sum(
-                file.metadata.row_group(group).total_byte_size
-                for group in range(file.metadata.num_row_groups)
-            )
-            rows_at_once = max(1, BATCH_BYTES * file.metadata.num_rows // max(1, size))
-            for batch in file.iter_batches(rows_at_once):
+            for batch in file.iter_batches(_rows_per_batch(file.metadata)):
                 if batch.num_rows:
                     yield {
-                        name: _column(name, batch.column(name), done) for name in batch.schema.names
+                        name: _column(name, batch.column(name), num_read)
+                        for name in batch.schema.names
                     }
-                done += batch.num_rows
+                num_read += batch.num_rows
 
 
-def _column(name: str, column: Any, done: int) -> np.ndarray:
+def _rows_per_batch(metadata: Any) -> int:
+    num_bytes = metadata.num_rows and sum(
+        metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)
+    )
+    return max(1, BATCH_BYTES * metadata.num_rows // max(1, num_bytes))
+
+
+def _column(name: str, column: Any, num_read: int) -> np.ndarray:
+    """Return a column as an array; `num_read` is the number of rows before it."""
     import pyarrow as pa
 
     if column.null_count:
-        first = done + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        first = num_read + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
         raise ValueError(
-            f"rows[{name!r}] must not have missing values; got {column.null_count} (first: row {first}). Drop these rows, "
-            "or fill them and pass a 0/1 column that tells your model which values are missing."
+            f"rows[{name!r}] must not have missing values; got {column.null_count} "
+            f"(first: row {first}). Drop these rows, or fill them and pass a 0/1 column that tells "
+            "your model which values are missing."
         )
     if pa.types.is_fixed_size_list(column.type):
         return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)

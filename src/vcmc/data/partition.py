@@ -1,4 +1,4 @@
-"""Deal rows into shards: every row in exactly one shard."""
+"""Split rows into shards: every row belongs to exactly one shard."""
 
 import shutil
 import tempfile
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..progress import ProgressDisplay, ProgressMode
-from .files import Columns, FilePartition, deal, is_large
+from .files import Columns, FilePartition, is_large, split_to_files
 from .rows import Rows, as_rows
 from .shard import AbstractPartition, InMemoryShards, Shard, check_loader, padded, padded_length
 
 
 @dataclass(frozen=True, eq=False)
 class Partition(AbstractPartition):
-    """Rows in memory and the shard that each belongs to. Made by `split`."""
+    """Rows in memory, and the shard of each. `split` returns it."""
 
     rows: dict[str, np.ndarray]
     members: tuple[np.ndarray, ...]
@@ -36,7 +36,7 @@ class Partition(AbstractPartition):
         return [len(indices) for indices in self.members]
 
     def load(self, shard: int) -> Shard:
-        """The rows of one shard, padded with copies of its first row to a shape that shards share."""
+        """Return one shard, padded with copies of its first row to a shape that shards share."""
         indices = self.members[shard]
         length = padded_length(len(indices), max(self.sizes))
         return padded({name: array[indices] for name, array in self.rows.items()}, length)
@@ -47,7 +47,7 @@ class Partition(AbstractPartition):
         one_shape = all(padded_length(size, largest) == largest for size in self.sizes)
         return one_shape and largest * self.num_shards * row_bytes <= max_bytes
 
-    def part(self, shards: Sequence[int]) -> InMemoryShards:
+    def subset(self, shards: Sequence[int]) -> InMemoryShards:
         return InMemoryShards({shard: self.load(shard) for shard in shards}, self.num_shards)
 
     def __repr__(self) -> str:
@@ -69,23 +69,28 @@ def split(
     folder: str | Path | None = None,
     progress: ProgressMode = True,
 ) -> Partition | FilePartition:
-    """Deal rows into shards whose sizes differ by at most one, in random order.
+    """Split rows at random into shards whose sizes differ by at most one.
 
-    Rows that need not fit into memory are read once, batch by batch, and dealt into files, from where shards are loaded when they are
-    needed: Parquet files, Zarr stores, and memory-mapped arrays.
+    Rows that need not fit into memory (Parquet files, Zarr stores, memory-mapped arrays) are read
+    once, in batches, and written to the files of their shards, from which shards are loaded when
+    they are needed.
 
     Args:
-        rows: a mapping of arrays with one leading axis, or a pandas or polars frame; or the path of a Parquet file, of a folder of
-            them, or of a Zarr store; or a mapping of memory-mapped arrays.
-        num_shards: how many shards, from 1 to the number of rows.
+        rows: a mapping of arrays with one leading axis, or a pandas or polars frame; or the path
+            of a Parquet file, of a folder of them, or of a Zarr store; or a mapping of
+            memory-mapped arrays.
+        num_shards: number of shards, from 1 to the number of rows.
         seed: seed of the shuffle.
         stratify: a column's name, or one level per row: each level is spread over all shards as
-            evenly as it goes. Use it where a level is rare.
+            evenly as possible. Use it where a level is rare.
         groups: a column's name, or one label per row: rows with the same label stay in one shard.
             Sizes then differ by as much as the groups' sizes demand.
-        columns: the arrays to make of a file's columns: `{"y": "clicked", "x": ["age", "income"]}`; by default an array for each.
-        folder: where to deal rows that are read batch by batch; by default a temporary folder. On a cluster, one that all machines see.
-        progress: show how many rows were dealt batch by batch, if standard error is a terminal; "lines" writes plain lines elsewhere.
+        columns: the arrays to make of a file's columns, e.g.
+            `{"y": "clicked", "x": ["age", "income"]}`; by default an array for each.
+        folder: folder for the files of rows that are read in batches; by default a temporary
+            one. On a cluster, choose one that all machines can read.
+        progress: show how many rows were read in batches, if standard error is a terminal;
+            "lines" writes plain lines elsewhere.
 
     >>> import numpy as np
     >>> split({"y": np.arange(10.0)}, 3).sizes
@@ -97,30 +102,22 @@ def split(
     if folder is not None or columns is not None or is_large(rows):
         if stratify is not None or groups is not None:
             raise ValueError(
-                "rows that are read batch by batch are dealt at random: stratify and groups are for rows in memory."
+                "stratify and groups are for rows in memory; rows that are read in batches are "
+                "split at random. Leave them out, or load the rows."
             )
         check_seed(seed)
-        with ProgressDisplay(progress) as bars:
-            stage = bars.stage("deal rows", None)
-            found = _dealt(
-                rows if is_large(rows) else as_rows(rows),
-                num_shards,
-                seed,
-                columns,
-                folder,
-                stage.advance,
-            )
-            stage.finish()
-        return found
+        source = rows if is_large(rows) else as_rows(rows)
+        return _split_on_disk(source, num_shards, seed, columns, folder, progress)
     arrays = as_rows(rows)
     num_rows = len(next(iter(arrays.values())))
     if not isinstance(num_shards, int | np.integer):
-        raise TypeError(f"num_shards must be a whole number; got {num_shards!r}.")
+        raise TypeError(f"num_shards must be an integer, e.g. num_shards=20; got {num_shards!r}.")
     check_seed(seed)
     if not 1 <= num_shards <= num_rows:
         raise ValueError(
-            f"num_shards must lie between 1 and the number of rows ({num_rows}); got {num_shards!r}. "
-            "Try fewer shards: each needs rows enough to say something about every parameter."
+            f"num_shards must lie between 1 and the number of rows ({num_rows}); "
+            f"got {num_shards!r}. Try fewer shards: each needs enough rows to inform every "
+            "parameter."
         )
     if stratify is not None and groups is not None:
         raise ValueError(
@@ -130,7 +127,7 @@ def split(
     generator = np.random.default_rng(seed)
     if groups is not None:
         labels = _labels(groups, arrays, num_rows, "groups")
-        members = _deal_groups(labels, int(num_shards), generator)
+        members = _assign_groups(labels, int(num_shards), generator)
     else:
         order = generator.permutation(num_rows)
         if stratify is not None:
@@ -140,33 +137,38 @@ def split(
     return Partition(arrays, tuple(np.sort(indices) for indices in members))
 
 
-def _dealt(
+def _split_on_disk(
     rows: Any,
     num_shards: int,
     seed: int,
     columns: Columns | None,
     folder: str | Path | None,
-    advance: Callable[[int], None],
+    progress: ProgressMode,
 ) -> FilePartition:
-    if folder is not None:
-        return deal(rows, num_shards, Path(folder), seed, columns, advance)
-    temporary = tempfile.mkdtemp(prefix="vcmc-rows-")
-    try:
-        found = deal(rows, num_shards, Path(temporary), seed, columns, advance)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    weakref.finalize(found, shutil.rmtree, temporary, ignore_errors=True)
-    return found
+    """Split rows into files; those in a temporary folder are deleted with the partition."""
+    with ProgressDisplay(progress) as display:
+        stage = display.stage("split rows", None)
+        path = Path(tempfile.mkdtemp(prefix="vcmc-rows-") if folder is None else folder)
+        try:
+            partition = split_to_files(rows, num_shards, path, seed, columns, stage.advance)
+        except BaseException:
+            if folder is None:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+        stage.finish()
+    if folder is None:
+        weakref.finalize(partition, shutil.rmtree, path, ignore_errors=True)
+    return partition
 
 
 class LazyRows(AbstractPartition):
-    """Rows of which each shard is loaded when it is needed, by whoever needs it.
+    """Rows that a function loads, shard by shard, in the process that needs them.
 
     Args:
-        load: a function from a shard's number to its rows, in any form that `split` takes in memory. It is called in the process that works
-            on the shard, perhaps on another machine, and must return the same rows every time. Rows must have been dealt at random.
-        num_shards: how many shards there are.
+        load: a function from a shard's number to its rows, in any form in memory that `split`
+            takes. It is called in the process that works on the shard, perhaps on another
+            machine, and must return the same rows every time. Rows must have been split at random.
+        num_shards: number of shards.
 
     >>> rows = LazyRows(lambda shard: {"y": np.random.default_rng(shard).normal(size=100)}, 4)
     >>> rows.load(3).num_rows
@@ -183,7 +185,7 @@ class LazyRows(AbstractPartition):
         return self._num_shards
 
     def load(self, shard: int) -> Shard:
-        """The rows of one shard, padded by a 16th at most, so that shards of about one size share a shape."""
+        """Return one shard, padded by at most 1/16: shards of similar sizes share a shape."""
         try:
             rows = as_rows(self._load(shard))
         except Exception as error:
@@ -197,45 +199,48 @@ class LazyRows(AbstractPartition):
 
 
 def check_seed(seed: Any) -> None:
-    """Refuse what is not a seed."""
+    """Refuse a seed that is not a non-negative integer."""
     if not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be a whole number of 0 or more; got {seed!r}.")
+        raise ValueError(f"seed must be an integer of at least 0, e.g. seed=0; got {seed!r}.")
 
 
 def _labels(labels: Any, arrays: Rows, num_rows: int, argument: str) -> np.ndarray:
-    """Whole-number labels, one per row."""
+    """Return integer labels, one per row."""
     if isinstance(labels, str):
         if labels not in arrays:
-            raise ValueError(f"{argument}={labels!r} is not among the rows' arrays {list(arrays)}.")
+            raise ValueError(
+                f"{argument} must name one of the arrays of rows, {list(arrays)}; got {labels!r}."
+            )
         labels = arrays[labels]
     labels = np.asarray(labels)
     if labels.shape != (num_rows,):
         raise ValueError(
-            f"{argument} must give one label per row, shape ({num_rows},); got shape {labels.shape}."
+            f"{argument} must give one label per row, shape ({num_rows},); "
+            f"got shape {labels.shape}."
         )
     try:
         return np.unique(labels, return_inverse=True)[1]
     except TypeError:
         raise TypeError(
-            f"{argument} must be labels of one kind, all numbers or all strings; got a mixture, such as "
-            "missing values among strings. Give the missing ones a label of their own."
+            f"{argument} must be labels of one type, all numbers or all strings; got a mixture, "
+            "e.g. missing values among strings. Give missing values a label of their own."
         ) from None
 
 
-def _deal_groups(
+def _assign_groups(
     labels: np.ndarray, num_shards: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
-    """Give each group, the largest first, to the shard with the fewest rows so far."""
+    """Assign each group, the largest first, to the shard with the fewest rows so far."""
     counts = np.bincount(labels)
     if num_shards > len(counts):
         raise ValueError(
             f"num_shards must not exceed the number of groups ({len(counts)}), which stay whole; "
-            f"got {num_shards}."
+            f"got {num_shards}. Try fewer shards."
         )
     shuffled = generator.permutation(len(counts))
-    loads = np.zeros(num_shards, int)
+    sizes = np.zeros(num_shards, int)
     shard_of = np.empty(len(counts), int)
     for group in shuffled[np.argsort(-counts[shuffled], kind="stable")]:
-        shard_of[group] = np.argmin(loads)
-        loads[shard_of[group]] += counts[group]
+        shard_of[group] = np.argmin(sizes)
+        sizes[shard_of[group]] += counts[group]
     return [np.flatnonzero(shard_of[labels] == shard) for shard in range(num_shards)]

@@ -1,4 +1,4 @@
-"""Rows in the forms that people have them in, as checked arrays."""
+"""Convert rows (mappings of arrays, pandas and polars frames) to checked arrays."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -11,7 +11,10 @@ Rows: TypeAlias = Mapping[str, Array | np.ndarray]
 
 
 def as_rows(rows: Any, first: int = 0) -> dict[str, np.ndarray]:
-    """Rows in any accepted form as checked NumPy arrays with one leading axis; `first` is the number of the first."""
+    """Return rows in any accepted form as checked NumPy arrays with one leading axis.
+
+    `first` is the number of the first row, for messages.
+    """
     columns = _columns(rows)
     if not columns:
         raise ValueError("rows must hold at least one named array; got none.")
@@ -21,7 +24,7 @@ def as_rows(rows: Any, first: int = 0) -> dict[str, np.ndarray]:
         raise ValueError(
             "all arrays of rows must have the same number of rows (leading axis); got "
             + ", ".join(f"{name}: {length}" for name, length in lengths.items())
-            + ". An argument that is not per row belongs into the model, not into rows."
+            + ". Put arguments that are not per row into the model, e.g. by a closure."
         )
     return arrays
 
@@ -33,44 +36,47 @@ def _columns(rows: Any) -> Mapping[str, Any]:
         names = [str(name) for name in rows.columns]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ValueError(
-                f"columns must have different names; got {sorted(repeated)} more than once."
+                f"columns of rows must have different names; got {sorted(repeated)} more than once."
             )
         return {name: rows[name].to_numpy() for name in rows.columns}
     raise TypeError(
-        'rows must be a mapping of named arrays, such as {"x": x, "y": y}, a pandas or polars frame, '
-        f"the path of a Parquet file or a Zarr store, or a Partition from vcmc.split; got {type(rows).__name__}."
+        'rows must be a mapping of named arrays, e.g. {"x": x, "y": y}, a pandas or polars frame, '
+        "the path of a Parquet file or a Zarr store, or a Partition from vcmc.split; "
+        f"got {type(rows).__name__}."
     )
 
 
 def _as_array(name: str, column: Any, first: int) -> np.ndarray:
     if np.ma.is_masked(column):
         raise ValueError(
-            f"rows[{name!r}] must not be masked; got {np.ma.count_masked(column)} masked values. Drop these rows, "
-            "or fill them and pass a 0/1 column that tells your model which values are missing."
+            f"rows[{name!r}] must not be masked; got {np.ma.count_masked(column)} masked values. "
+            "Drop these rows, or fill them and pass a 0/1 column that tells your model which "
+            "values are missing."
         )
     try:
         array = np.asarray(column)
-    except ValueError as error:  # NumPy's own refusal of nested lists of unequal lengths
+    except ValueError as error:  # NumPy refuses nested lists of unequal lengths
         raise ValueError(
             f"rows[{name!r}] is ragged: every row must have the same shape ({error})."
         ) from None
     if array.ndim == 0:
         raise ValueError(
-            f"rows[{name!r}] must have a leading axis with one entry per row; got a single value, {array!r}."
+            f"rows[{name!r}] must have a leading axis with one entry per row; got a single value, "
+            f"{array!r}."
         )
     if len(array) == 0:
         raise ValueError(f"rows must hold at least one row; got rows[{name!r}] of length 0.")
     if array.dtype.kind not in "biuf":
         raise ValueError(
             f"rows[{name!r}] must hold numbers or booleans; got dtype {array.dtype}. "
-            "Encode categories as whole numbers, and make ragged rows equal in shape."
+            "Encode categories as integers, and give all rows the same shape."
         )
     if array.dtype.kind == "f":
         bad = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
         if bad.any():
             raise ValueError(
-                f"rows[{name!r}] must be finite; got NaN or infinity in {bad.sum()} of {len(array)} "
-                f"rows (first: row {first + int(np.argmax(bad))}). Drop these rows, or fill them and pass a "
-                "0/1 column that tells your model which values are missing."
+                f"rows[{name!r}] must be finite; got NaN or infinity in {bad.sum()} of "
+                f"{len(array)} rows (first: row {first + int(np.argmax(bad))}). Drop these rows, "
+                "or fill them and pass a 0/1 column that tells your model which values are missing."
             )
     return array.astype(np.int64) if array.dtype.kind == "u" else array  # unsigned 2 * 0 - 1 is 255

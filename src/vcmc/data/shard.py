@@ -1,7 +1,8 @@
-"""A shard, and what a partition is: rows dealt into shards that are loaded where they are needed.
+"""Shards, and partitions of rows into shards that are loaded where they are needed.
 
-To write a partition, subclass `AbstractPartition` and give it `num_shards` and `load`. One whose shards lie in files, or wherever else any
-process can find them, needs nothing more: it travels as it is. One that holds rows says in `part` what must travel.
+To write a partition, subclass `AbstractPartition` and define `num_shards` and `load`. A partition
+whose shards lie in files, or anywhere that every process can read, needs no more: it is sent to
+other processes as it is. A partition that holds rows defines in `subset` the part to send.
 """
 
 import abc
@@ -17,34 +18,34 @@ from jaxtyping import Array, Float
 
 
 class Shard(eqx.Module):
-    """Some rows. Those of weight zero are padding, so that shards share a shape and one program."""
+    """Some rows. Rows of weight zero are padding, so that shards share a shape and a program."""
 
     rows: dict[str, Array]
     weights: Float[Array, " row"]
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that are not padding."""
+        """Number of rows without padding."""
         return int(jnp.sum(self.weights > 0))
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the rows take."""
+        """Memory of the rows."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self))
 
     def checksum(self) -> str:
-        """The same for the same rows, whoever loads them."""
-        found = hashlib.blake2b(digest_size=8)
+        """Return a hash of the rows and weights, the same in every process."""
+        digest = hashlib.blake2b(digest_size=8)
         for name, array in sorted(self.rows.items()):
-            found.update(f"{name} {array.dtype} {array.shape}".encode())
-            found.update(np.ascontiguousarray(array).data)
-        found.update(np.ascontiguousarray(self.weights).data)
-        return found.hexdigest()
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        digest.update(np.ascontiguousarray(self.weights).data)
+        return digest.hexdigest()
 
 
 @runtime_checkable
 class Shards(Protocol):
-    """Several shards, which may be loaded when they are looked at."""
+    """A sequence of shards, which may be loaded when they are indexed."""
 
     def __len__(self) -> int: ...
 
@@ -54,35 +55,38 @@ class Shards(Protocol):
 
 
 def check_num_shards(num_shards: Any) -> None:
-    """Refuse what is not a number of shards."""
+    """Refuse a number of shards that is not a positive integer."""
     if not isinstance(num_shards, int | np.integer) or num_shards < 1:
-        raise ValueError(f"num_shards must be a whole number of 1 or more; got {num_shards!r}.")
+        raise ValueError(
+            f"num_shards must be an integer of at least 1, e.g. num_shards=20; got {num_shards!r}."
+        )
 
 
-def check_loader(load: Any, num_shards: Any, what: str) -> None:
-    """Refuse what cannot load the rows or draws of so many shards."""
+def check_loader(load: Any, num_shards: Any, contents: str) -> None:
+    """Refuse arguments that cannot load the `contents` (rows, draws) of each shard."""
     if not callable(load):
         raise TypeError(
-            f"load must be a function from a shard's number to its {what}; got {type(load).__name__}."
+            f"load must be a function from a shard's number to its {contents}; "
+            f"got {type(load).__name__}."
         )
     check_num_shards(num_shards)
 
 
 def padded(rows: Mapping[str, np.ndarray], length: int) -> Shard:
-    """Rows as a shard of some length: copies of the first row, of weight zero, fill it up."""
+    """Return rows as a shard of some length, padded with copies of the first row."""
     count = len(next(iter(rows.values())))
 
-    def fill(array: np.ndarray) -> Array:
+    def pad(array: np.ndarray) -> Array:
         if length == count:
             return jnp.asarray(array)
         return jnp.asarray(np.concatenate([array, np.repeat(array[:1], length - count, axis=0)]))
 
     weights = np.concatenate([np.ones(count), np.zeros(length - count)])
-    return Shard({name: fill(array) for name, array in rows.items()}, jnp.asarray(weights))
+    return Shard({name: pad(array) for name, array in rows.items()}, jnp.asarray(weights))
 
 
 def padded_length(size: int, largest: int) -> int:
-    """The largest size, halved while that holds: shards of any sizes share few shapes."""
+    """Halve the largest size while `size` still fits: shards of any sizes share few shapes."""
     length = largest
     while length > 1 and -(-length // 2) >= size:
         length = -(-length // 2)
@@ -90,60 +94,65 @@ def padded_length(size: int, largest: int) -> int:
 
 
 class AbstractPartition(abc.ABC):
-    """Rows dealt into shards. The module's docstring says how to write one."""
+    """A partition of rows into shards. The module's docstring says how to write one."""
 
     @property
     @abc.abstractmethod
     def num_shards(self) -> int:
-        """How many shards there are."""
+        """Number of shards."""
 
     @abc.abstractmethod
     def load(self, shard: int) -> Shard:
-        """The rows of one shard, padded to a shape that shards share."""
+        """Return the rows of one shard, padded to a shape that shards share."""
 
     in_memory: bool = False
-    """Whether shards, once loaded, may be kept, as all rows are in memory anyway."""
+    """Whether loaded shards may all be cached, as all rows are in memory anyway."""
 
     def is_small(self, max_bytes: int) -> bool:
-        """Whether all shards have one shape, and take no more than so many bytes together; if that is not known, they do not."""
+        """Return whether all shards have one shape and at most so many bytes, if that is known."""
         del max_bytes
         return False
 
-    def part(self, shards: Sequence[int]) -> "AbstractPartition":
-        """What must travel so that these shards can be loaded elsewhere: by default the partition, which knows where they are."""
+    def subset(self, shards: Sequence[int]) -> "AbstractPartition":
+        """Return the partition to send to a process that works on these shards.
+
+        By default it is the whole partition, for shards that every process can load.
+        """
         del shards
         return self
 
     def has(self, shard: int) -> bool:
-        """Whether a shard can be loaded here."""
+        """Return whether a shard can be loaded in this process."""
         return 0 <= shard < self.num_shards
 
 
 class InMemoryShards(AbstractPartition):
-    """Shards that are in memory, or some of them: a part that has travelled."""
+    """Shards in memory: all of a partition, or those that were sent to this process."""
 
     in_memory = True
 
     def __init__(self, shards: Mapping[int, Shard], num_shards: int):
-        self.shards = dict(shards)
+        self._shards = dict(shards)
         self._num_shards = num_shards
 
     @property
     def num_shards(self) -> int:
         return self._num_shards
 
+    def add(self, other: "InMemoryShards") -> None:
+        """Add the shards of another subset of the same partition."""
+        self._shards.update(other._shards)
+
     def load(self, shard: int) -> Shard:
-        return self.shards[shard]
+        return self._shards[shard]
 
     def is_small(self, max_bytes: int) -> bool:
-        lengths = {len(shard.weights) for shard in self.shards.values()}
-        return (
-            len(lengths) == 1
-            and sum(shard.num_bytes for shard in self.shards.values()) <= max_bytes
-        )
+        lengths = {len(shard.weights) for shard in self._shards.values()}
+        num_bytes = sum(shard.num_bytes for shard in self._shards.values())
+        return len(lengths) == 1 and num_bytes <= max_bytes
 
-    def part(self, shards: Sequence[int]) -> "InMemoryShards":
+    def subset(self, shards: Sequence[int]) -> "InMemoryShards":
         return InMemoryShards({shard: self.load(shard) for shard in shards}, self.num_shards)
 
     def has(self, shard: int) -> bool:
-        return shard in self.shards
+        return shard in self._shards

@@ -200,7 +200,7 @@ def _decode(value: Any) -> Any:
     return np.array(value["values"], value["dtype"]).reshape(value["shape"])
 
 
-def _decode_constraint(description: Description) -> Constraint:
+def _decode_constraint(description: Mapping[str, Any]) -> Constraint:
     kind = _constraint_class(description["constraint"])
     if kind is None:
         raise ValueError(f"{description['constraint']!r} is not one of NumPyro's constraints")

@@ -1,7 +1,7 @@
-"""Executors: where shards are sampled and evaluated."""
+"""Executors: threads, processes or a cluster that sample and evaluate shards.
 
-from concurrent.futures import Executor
-from typing import Any
+Imported by `inference`, `testing` and above; imports `data` and below, and no other menu.
+"""
 
 from ..errors import SlotLost
 from .base import AbstractExecutor
@@ -10,6 +10,7 @@ from .futures import Futures
 from .local import Local
 from .processes import Processes
 from .ray import Ray
+from .resolve import executor_of
 
 __all__ = [
     "AbstractExecutor",
@@ -21,19 +22,3 @@ __all__ = [
     "SlotLost",
     "executor_of",
 ]
-
-
-def executor_of(given: Any) -> AbstractExecutor:
-    """An executor from what a user gives: nothing means threads; a pool or a Dask client will do."""
-    if given is None:
-        return Local()
-    if isinstance(given, AbstractExecutor):
-        return given
-    if isinstance(given, Executor):
-        return Futures(given)
-    if type(given).__module__.startswith("distributed"):
-        return Dask(given)
-    raise TypeError(
-        "executor must be such as vcmc.executors.Local(), Processes(4), Dask(address), Ray() or a concurrent.futures.Executor; got "
-        f"{given!r}."
-    )

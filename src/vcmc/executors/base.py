@@ -1,8 +1,10 @@
-"""What an executor is: where work on shards is done. It must not change the answer.
+"""The interface of executors, which run work on shards and must not change the answer.
 
-Work is a function of a `ShardCache`, which has the model and loads shards, and of a task, which says which shards. To write an executor,
-subclass `AbstractExecutor` and give it `outcomes`; if it sends work to other processes, subclass `AbstractSlots` (`slots.py`)
-and give it slots instead. `vcmc.testing.check_executor` has the laws that it must keep, and `docs/extending.md` an example.
+Work is a function of a `ShardCache`, which has the model and loads shards, and of a task, which
+names the shards. To write an executor, subclass `AbstractExecutor` and define `outcomes`. For an
+executor that sends work to other processes, subclass `AbstractSlots` (`slots.py`) and define its
+slots instead. `vcmc.testing.check_executor` tests the laws of executors, and `docs/extending.md`
+has an example.
 """
 
 import abc
@@ -13,27 +15,27 @@ from ..data.cache import ShardCache, Task, Work
 
 
 class Outcome(NamedTuple):
-    """What came of a task: a result, or an error and what to say of it."""
+    """The outcome of a task: its result, or its error."""
 
     result: Any = None
     error: Exception | None = None
 
     def get(self) -> Any:
-        """The result; an error is raised."""
+        """Return the result, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.result
 
 
-def nothing(steps: int) -> None:
-    """Hear that some steps were done, and do nothing."""
+def no_progress(steps: int) -> None:
+    """Ignore a report of steps done."""
     del steps
 
 
-def outcome(
+def run_task(
     work: Work, shard_cache: ShardCache, task: Task, advance: Callable[[int], None]
 ) -> Outcome:
-    """Do a task here."""
+    """Run a task in this process."""
     try:
         return Outcome(work(shard_cache, task, advance))
     except Exception as error:
@@ -41,10 +43,10 @@ def outcome(
 
 
 class AbstractExecutor(abc.ABC):
-    """Where the two operations on a shard, sampling and evaluating, run."""
+    """Run work on shards: sampling and evaluating."""
 
     in_process: bool = False
-    """Whether work is done in this process, so that what was compiled here is compiled there."""
+    """Whether work runs in this process and shares its compiled programs."""
 
     @abc.abstractmethod
     def outcomes(
@@ -52,23 +54,23 @@ class AbstractExecutor(abc.ABC):
         work: Work,
         tasks: Sequence[Task],
         shard_cache: ShardCache,
-        advance: Callable[[int], None] = nothing,
+        advance: Callable[[int], None] = no_progress,
         one_by_one: bool = False,
     ) -> Iterator[Outcome]:
-        """What comes of the tasks, in their order.
+        """Return the outcomes of the tasks, in their order.
 
         Args:
-            work: what is done.
-            tasks: on what it is done.
+            work: the function to run on each task.
+            tasks: the tasks.
             shard_cache: the model and its shards.
-            advance: hears the numbers of steps done, as far as they can be told.
-            one_by_one: tasks are long: each is given out by itself, to whoever is free.
+            advance: called with numbers of steps done, as far as the executor can report them.
+            one_by_one: tasks are long: assign each by itself to whichever worker is free.
         """
 
     def map(self, work: Work, tasks: Sequence[Task], shard_cache: ShardCache) -> Iterator[Any]:
-        """The results of the tasks, in their order. An error in one of them is raised here."""
-        for found in self.outcomes(work, tasks, shard_cache):
-            yield found.get()
+        """Yield the results of the tasks in their order, and raise the error of one that fails."""
+        for outcome in self.outcomes(work, tasks, shard_cache):
+            yield outcome.get()
 
     def close(self) -> None:  # noqa: B027
-        """Give up what was started; by default there is nothing."""
+        """Release processes and threads; by default there are none."""

@@ -1,4 +1,8 @@
-"""The workers of a Dask cluster, each with an actor that is a slot: a message to an actor takes a quarter of the time of a task."""
+"""The workers of a Dask cluster.
+
+Each worker has an actor that serves as a slot: a message to an actor takes a quarter of the time
+of a Dask task.
+"""
 
 import time
 import warnings
@@ -6,16 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import SlotLost
-from .slots import AbstractSlot, AbstractSlots, Server
+from .slots import AbstractSlot, AbstractSlots
+from .worker import Server
 
-PATIENCE = 60.0  # seconds to wait for a worker to be there again
+WORKER_TIMEOUT = 60.0  # seconds to wait for a worker after the last one was lost
+POLL_INTERVAL = 0.2  # seconds
 
 
 class Dask(AbstractSlots):
-    """The workers of a Dask cluster. Have one thread in each: `dask worker --nthreads 1`.
+    """The workers of a Dask cluster. Give each one thread: `dask worker --nthreads 1`.
 
     Args:
-        cluster: a `distributed.Client`, or the address of a scheduler, such as "tcp://10.0.0.1:8786".
+        cluster: a `distributed.Client`, or the address of a scheduler, e.g. "tcp://10.0.0.1:8786".
     """
 
     def __init__(self, cluster: Any):
@@ -30,7 +36,8 @@ class Dask(AbstractSlots):
         addresses = sorted(self.client.nthreads())
         if not addresses:
             raise RuntimeError(
-                f"the Dask cluster at {self.client.scheduler.address} has no workers. Start some: dask worker ADDRESS --nthreads 1"
+                f"the Dask cluster at {self.client.scheduler.address} has no workers. "
+                "Start some: dask worker ADDRESS --nthreads 1"
             )
         return [DaskSlot(self.client, address) for address in addresses]
 
@@ -39,7 +46,7 @@ class Dask(AbstractSlots):
 
 
 class DaskSlot(AbstractSlot):
-    """An actor on a worker; if that is lost, on another."""
+    """An actor on a worker, or on another if that worker is lost."""
 
     def __init__(self, client: Any, address: str):
         self.client, self.address = client, address
@@ -48,8 +55,8 @@ class DaskSlot(AbstractSlot):
     def _start(self) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning)  # Dask's, about actors
-            made = self.client.submit(Server, actor=True, workers=[self.address], pure=False)
-            self._actor = made.result()
+            future = self.client.submit(Server, actor=True, workers=[self.address], pure=False)
+            self._actor = future.result()
 
     def call(self, message: bytes, advance: Callable[[int], None]) -> bytes:
         del advance
@@ -59,7 +66,7 @@ class DaskSlot(AbstractSlot):
             raise SlotLost(f"{type(error).__name__}: {error}") from error
 
     def renew(self) -> None:
-        """Start an actor on the worker, if it is there, or on one of those that are."""
+        """Start an actor on the same worker, or on another if it is gone."""
         begin = time.monotonic()
         while True:
             addresses = sorted(self.client.nthreads())
@@ -68,12 +75,14 @@ class DaskSlot(AbstractSlot):
                     self.address = addresses[hash(self.address) % len(addresses)]
                 try:
                     return self._start()
-                except Exception:  # it has just been lost, too
+                except Exception:  # this worker was lost, too
                     pass
-            if time.monotonic() > begin + PATIENCE:
-                raise SlotLost(f"no worker of the Dask cluster came back within {PATIENCE:.0f} s")
-            time.sleep(0.2)
+            if time.monotonic() > begin + WORKER_TIMEOUT:
+                raise SlotLost(
+                    f"no worker of the Dask cluster was available within {WORKER_TIMEOUT:.0f} s"
+                )
+            time.sleep(POLL_INTERVAL)
 
     def abandon(self) -> None:
-        """Let the actor go, once it has ended what it does."""
+        """Drop the actor, which ends after its current message."""
         self._actor = None

@@ -1,4 +1,4 @@
-"""Any `concurrent.futures.Executor`: loky, MPI through `mpi4py.futures`, Dask's and others."""
+"""Any `concurrent.futures.Executor` of processes, e.g. of loky or `mpi4py.futures`."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -6,25 +6,27 @@ from concurrent.futures import Future as ConcurrentFuture
 from dataclasses import dataclass, field
 
 from ..errors import SlotLost
-from .slots import AbstractSlot, AbstractSlots, serve
+from .slots import AbstractSlot, AbstractSlots
+from .worker import serve
 
 
 class Futures(AbstractSlots):
-    """Processes of a `concurrent.futures.Executor`, which must have been started afresh, not forked.
+    """Processes of a `concurrent.futures.Executor`, which must be spawned, not forked.
 
-    Which process does what is for the executor to say. So a process may be sent shards that another has; where rows are in files that all
-    processes see, they are not sent at all.
+    The pool chooses the process of each message, so that a shard may be sent to several processes.
+    Rows in files that all processes can read are not sent at all.
 
     Args:
         pool: the executor. It is left open.
-        num_slots: how many messages it works on at a time; by default as many as it says that it has workers.
+        num_slots: number of concurrent messages; by default the number of workers of the pool.
     """
 
     def __init__(self, pool: Executor, num_slots: int | None = None):
         super().__init__()
         if not isinstance(pool, Executor):
             raise TypeError(
-                f"Futures: pool must be a concurrent.futures.Executor; got {type(pool).__name__}."
+                "Futures: pool must be a concurrent.futures.Executor, e.g. a "
+                f"ProcessPoolExecutor; got {type(pool).__name__}."
             )
         if isinstance(pool, ThreadPoolExecutor):
             raise TypeError(
@@ -47,7 +49,7 @@ class Futures(AbstractSlots):
 
 @dataclass
 class FuturesSlot(AbstractSlot):
-    """A place in the queue of a pool."""
+    """One message at a time in the queue of a pool."""
 
     pool: Executor
     _future: ConcurrentFuture[bytes] | None = field(default=None, init=False)
@@ -57,11 +59,11 @@ class FuturesSlot(AbstractSlot):
         try:
             self._future = self.pool.submit(serve, message)
             return self._future.result()
-        except Exception as error:  # `serve` itself raises none: the process is gone, or the pool
+        except Exception as error:  # `serve` raises none: the process or the pool has died
             raise SlotLost(f"{type(error).__name__}: {error}") from error
 
     def renew(self) -> None:
-        """A pool is not ours to mend: what is sent next shows whether it works."""
+        """Do nothing: the pool belongs to the user. The next message shows whether it works."""
 
     def abandon(self) -> None:
         if self._future is not None:

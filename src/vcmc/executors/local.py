@@ -1,11 +1,11 @@
-"""Threads in this process: XLA releases Python's lock, so they keep all cores busy without copies."""
+"""Threads in this process: XLA releases Python's lock, so they use all cores without copies."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .._runtime import thread_map
 from ..data.cache import ShardCache, Task, Work
-from .base import AbstractExecutor, Outcome, nothing, outcome
+from .base import AbstractExecutor, Outcome, no_progress, run_task
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Local(AbstractExecutor):
         work: Work,
         tasks: Sequence[Task],
         shard_cache: ShardCache,
-        advance: Callable[[int], None] = nothing,
+        advance: Callable[[int], None] = no_progress,
         one_by_one: bool = False,
     ) -> Iterator[Outcome]:
         del one_by_one
         return thread_map(
-            lambda task: outcome(work, shard_cache, task, advance), tasks, self.num_threads
+            lambda task: run_task(work, shard_cache, task, advance), tasks, self.num_threads
         )

@@ -1,7 +1,7 @@
 """Processes on this machine, each with cores of its own.
 
-They are started afresh, never forked: JAX has threads, which a fork would lose. A script that starts them needs no guard, as they do not run
-it again. BLAS gets one thread in each.
+They are started as new programs, not forked: JAX has threads, which a fork would lose. A script
+needs no `__main__` guard, as they do not run it. BLAS gets one thread in each.
 """
 
 import os
@@ -18,16 +18,19 @@ from .._runtime import num_cores
 from ..errors import SlotLost
 from .slots import AbstractSlot, AbstractSlots
 
-ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
-# XLA has many threads, and glibc would keep memory for each of them that was freed: some 200 MB in all.
-FEW_ARENAS = {"MALLOC_ARENA_MAX": "2"}
+ONE_BLAS_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
+# XLA has many threads, and glibc would keep freed memory for each of them: some 200 MB in all.
+FEW_MALLOC_ARENAS = {"MALLOC_ARENA_MAX": "2"}
+STEPS, REPLY = b"s", b"r"  # the first byte of a message of a process: steps done, or the reply
 
 
 class Processes(AbstractSlots):
-    """Processes on this machine, by default one per core. They start when they are first needed, and end with this object.
+    """Processes on this machine, by default one per core.
+
+    They start when they are first needed, and end with this object.
 
     Args:
-        num_processes: how many.
+        num_processes: number of processes.
 
     >>> Processes(2)
     Processes(2)
@@ -37,7 +40,8 @@ class Processes(AbstractSlots):
         super().__init__()
         if num_processes is not None and (not isinstance(num_processes, int) or num_processes < 1):
             raise ValueError(
-                f"Processes: num_processes must be a whole number of 1 or more; got {num_processes!r}."
+                "Processes: num_processes must be an integer of at least 1, e.g. Processes(4); "
+                f"got {num_processes!r}."
             )
         if not hasattr(socket, "AF_UNIX") or os.name != "posix":
             raise NotImplementedError(
@@ -57,7 +61,7 @@ class Processes(AbstractSlots):
 
 @dataclass
 class ProcessSlot(AbstractSlot):
-    """One process."""
+    """One process on this machine."""
 
     index: int
     num_slots: int
@@ -70,8 +74,8 @@ class ProcessSlot(AbstractSlot):
         ours, theirs = socket.socketpair()
         environment = {
             **os.environ,
-            **ONE_THREAD,
-            **FEW_ARENAS,
+            **ONE_BLAS_THREAD,
+            **FEW_MALLOC_ARENAS,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
         with theirs:
@@ -86,18 +90,18 @@ class ProcessSlot(AbstractSlot):
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def call(self, message: bytes, advance: Callable[[int], None]) -> bytes:
         try:
             self._connection.send_bytes(message)
-            while isinstance(reply := _unpacked(self._connection.recv_bytes()), int):
-                advance(reply)
+            while isinstance(content := _unpacked(self._connection.recv_bytes()), int):
+                advance(content)
         except (EOFError, OSError) as error:
             code = self._process.poll()
             raise SlotLost(f"{type(error).__name__}, exit code {code}") from error
-        return reply
+        return content
 
     def abandon(self) -> None:
         if process := getattr(self, "_process", None):
@@ -106,20 +110,18 @@ class ProcessSlot(AbstractSlot):
             self._connection.close()
 
 
-STEPS, REPLY = b"s", b"r"  # the first byte of what a process sends: steps done, or the reply
-
-
 def packed_steps(steps: int) -> bytes:
-    """Steps done, as they are sent."""
+    """Return the message that reports steps done."""
     return STEPS + str(steps).encode()
 
 
-def _unpacked(sent: bytes) -> Any:
-    return int(sent[1:]) if sent[:1] == STEPS else sent[1:]
+def _unpacked(message: bytes) -> Any:
+    """Return the number of steps of a report, or the bytes of a reply."""
+    return int(message[1:]) if message[:1] == STEPS else message[1:]
 
 
 def _share_cores(pid: int, index: int, num_slots: int) -> None:
-    """Give a process cores of its own, if there is at least one for each: XLA would start threads for all."""
+    """Give a process cores of its own, if there are enough: XLA would start threads for all."""
     if not hasattr(os, "sched_setaffinity"):
         return
     cores = sorted(os.sched_getaffinity(0))

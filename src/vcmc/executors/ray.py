@@ -1,4 +1,4 @@
-"""Actors of a Ray cluster, each a slot."""
+"""Actors of a Ray cluster, each of which is a slot."""
 
 import os
 from collections.abc import Callable
@@ -6,16 +6,18 @@ from typing import Any
 
 from .._runtime import num_cores
 from ..errors import SlotLost
-from .processes import FEW_ARENAS, ONE_THREAD
-from .slots import AbstractSlot, AbstractSlots, Server
+from .processes import FEW_MALLOC_ARENAS, ONE_BLAS_THREAD
+from .slots import AbstractSlot, AbstractSlots
+from .worker import Server
 
 
 class Ray(AbstractSlots):
-    """Actors of a Ray cluster, which Ray starts again when they are lost.
+    """Actors of a Ray cluster, which Ray restarts when they are lost.
 
     Args:
-        address: that of a cluster, such as "auto"; without it, the one that this process is connected to, or one on this machine.
-        num_slots: how many actors, of one core each; by default as many as the cluster has cores.
+        address: address of a cluster, e.g. "auto"; by default the cluster that this process is
+            connected to, or a new one on this machine.
+        num_slots: number of actors, of one core each; by default the number of the cluster's cores.
     """
 
     def __init__(self, address: str | None = None, num_slots: int | None = None):
@@ -27,12 +29,11 @@ class Ray(AbstractSlots):
         if num_slots is not None and num_slots < 1:
             raise ValueError(f"Ray: num_slots must be 1 or more; got {num_slots}.")
         if not ray.is_initialized():
-            here = (
-                {}
-                if address
-                else {"num_cpus": max(num_cores(), num_slots or 1), "include_dashboard": False}
-            )
-            ray.init(address, configure_logging=False, log_to_driver=False, **here)
+            options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
+            if not address:
+                options["num_cpus"] = max(num_cores(), num_slots or 1)
+                options["include_dashboard"] = False
+            ray.init(address, **options)
         self.num_slots = num_slots or max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def open_slots(self) -> list[AbstractSlot]:
@@ -43,7 +44,7 @@ class Ray(AbstractSlots):
 
 
 class RaySlot(AbstractSlot):
-    """An actor."""
+    """One actor."""
 
     def __init__(self) -> None:
         self.renew()
@@ -52,11 +53,8 @@ class RaySlot(AbstractSlot):
         import ray
 
         self.abandon()
-        environment = {
-            **ONE_THREAD,
-            **FEW_ARENAS,
-            "NPROC": os.environ["NPROC"],
-        }  # the same programs as here, to the last bit
+        # NPROC as in this process, for results that agree to the last bit
+        environment = {**ONE_BLAS_THREAD, **FEW_MALLOC_ARENAS, "NPROC": os.environ["NPROC"]}
         options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 2}
         actor = ray.remote(Server).options(runtime_env={"env_vars": environment}, **options)
         self._actor: Any = actor.remote()

@@ -1,4 +1,4 @@
-"""The main program of a process of `Processes`: do what comes, until the other side is gone."""
+"""The main program of a process of `Processes`: serve messages until the parent is gone."""
 
 import os
 import signal
@@ -6,14 +6,14 @@ import sys
 from multiprocessing.connection import Connection
 
 
-def main(number: int) -> None:
-    """Serve the connection that was handed over."""
+def main(descriptor: int) -> None:
+    """Serve the connection of this file descriptor."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is for whoever started this process, and ends it
-    connection = Connection(number)
+    )  # the parent handles Ctrl-C, and kills this process
+    connection = Connection(descriptor)
     from .processes import REPLY, packed_steps
-    from .slots import serve
+    from .worker import serve
 
     try:
         while True:
@@ -21,7 +21,7 @@ def main(number: int) -> None:
                 connection.recv_bytes(), lambda steps: connection.send_bytes(packed_steps(steps))
             )
             connection.send_bytes(REPLY + reply)
-    except (EOFError, OSError):  # nobody is there any more
+    except (EOFError, OSError):  # the parent is gone
         os._exit(0)
 
 

@@ -1,165 +1,88 @@
-"""Work sent to other processes: slots, one message for each and round, and shards that arrive once and are kept there.
+"""Executors whose work is done in other processes, the slots.
 
-A message names its holding and the shards of its tasks. What a slot has not got yet of them travels with the first message that needs it;
-a slot that has lost it (as its process was started anew) says so, and is sent it again. So rows never travel twice without need, and
-nothing has to be known of who died when. Tasks of a slot that is lost are sent again, to the slot when it is back.
+Tasks are sent in messages, one per slot and call for short tasks. A message names a shard cache and
+the shards of its tasks. Shards that were not sent to the slot before accompany the first message
+that needs them. A slot that lacks shards (its process was restarted) says so, and is sent them
+again. So rows are sent once, and nobody has to track which process died when. The tasks of a
+lost slot are sent again after it was renewed.
 """
 
 import abc
 import pickle
 import threading
-import traceback
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import cloudpickle
-import jax
 
+from .._runtime import new_pool
 from ..data.cache import ShardCache, Task, Work
 from ..errors import SlotLost
-from .base import AbstractExecutor, Outcome, nothing, outcome
+from .base import AbstractExecutor, Outcome, no_progress
+from .worker import ShardsMissing, pack_subset
 
-MAX_LOSSES = 3  # of one message, before its tasks are given up
-# What other processes are told of JAX: where its compiled programs are kept, if they are.
-CONFIG = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-MAX_CACHES = 2  # that a process keeps: that of the run, and one for a run inside it
+MAX_LOSSES = 3  # of slots by one message, before its tasks fail
 
-
-class Absent(Exception):
-    """The process that a message was sent to has not got some of its shards, or nothing at all."""
-
-
-def serve(message: bytes, advance: Callable[[int], None] = nothing) -> bytes:
-    """Do the tasks of a message, in the process that it was sent to."""
-    try:
-        key, part, work, tasks = pickle.loads(message)
-        shard_cache = _shard_cache(key, part)
-        if shard_cache is None or not all(
-            shard_cache.partition.has(shard) for task in tasks for shard in task.shards
-        ):
-            return cloudpickle.dumps(Absent())
-        function: Work = pickle.loads(work)
-    except Exception as error:
-        return _packed([Outcome(error=_told(error, "could not be read where it was sent"))])
-    return _packed([_outcome(function, shard_cache, task, advance) for task in tasks])
-
-
-class Server:
-    """What runs where a cluster keeps objects: an actor."""
-
-    def serve(self, message: bytes) -> bytes:
-        """Do the tasks of a message."""
-        return serve(message)
-
-
-def _outcome(
-    work: Work, shard_cache: ShardCache, task: Task, advance: Callable[[int], None]
-) -> Outcome:
-    found = outcome(work, shard_cache, task, advance)
-    return (
-        found
-        if found.error is None
-        else Outcome(error=_told(found.error, f"on shards {task.shards}"))
-    )
-
-
-def _told(error: Exception, where: str) -> Exception:
-    """An error that can travel, with a note of where it was raised."""
-    error.add_note(
-        f"(raised in another process, {where})\n" + "".join(traceback.format_exception(error))
-    )
-    return error
-
-
-def _packed(outcomes: list[Outcome]) -> bytes:
-    try:
-        return cloudpickle.dumps(outcomes)
-    except Exception as error:  # an error that cannot be pickled, most likely
-        texts = [
-            f"{type(found.error).__name__}: {found.error}" for found in outcomes if found.error
-        ]
-        reason = (
-            texts[0]
-            if texts
-            else f"its result cannot be sent back ({type(error).__name__}: {error})"
-        )
-        return cloudpickle.dumps([Outcome(error=RuntimeError(reason)) for _ in outcomes])
-
-
-_HOLDINGS: OrderedDict[str, ShardCache] = OrderedDict()  # of this process, used last at the end
-
-
-def _shard_cache(key: str, part: bytes | None) -> ShardCache | None:
-    if part is not None:
-        arrived: ShardCache
-        config, arrived = pickle.loads(part)
-        for name, value in config.items():
-            jax.config.update(name, value)
-        if key in _HOLDINGS:
-            _HOLDINGS[key].merge(arrived)
-        else:
-            _HOLDINGS[key] = arrived
-    if key in _HOLDINGS:
-        _HOLDINGS.move_to_end(key)
-    while len(_HOLDINGS) > MAX_CACHES:
-        _HOLDINGS.popitem(last=False)
-    return _HOLDINGS.get(key)
+Messages = deque[list[int]]
+"""Queued messages of a slot: for each, the numbers of its tasks."""
 
 
 class AbstractSlot(abc.ABC):
-    """One process elsewhere, which does what it is sent."""
+    """One process that receives messages."""
 
     @abc.abstractmethod
     def call(self, message: bytes, advance: Callable[[int], None]) -> bytes:
-        """What `serve` returns there. Raises `SlotLost` if the process is gone."""
+        """Return the reply of `worker.serve` there. Raise `SlotLost` if the process has died."""
 
     @abc.abstractmethod
     def renew(self) -> None:
-        """Have a process again after the last one was lost."""
+        """Start another process after the last one was lost."""
 
     @abc.abstractmethod
     def abandon(self) -> None:
-        """Give up what is being done."""
+        """Stop the work in progress."""
 
 
-class Turn:
-    """One at a time, and what is short before what is long: an optimiser's round does not wait for all chains."""
+class PriorityLock:
+    """A lock that short calls get before long ones: an optimizer does not wait for all chains."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._taken = False
-        self._num_short = 0
+        self._is_held = False
+        self._num_short_waiting = 0
 
     @contextmanager
-    def take(self, is_long: bool) -> Iterator[None]:
-        """Wait for one's turn, and have it."""
+    def hold(self, is_long: bool) -> Iterator[None]:
+        """Wait for the lock, and hold it."""
         with self._changed:
-            self._num_short += not is_long
-            self._changed.wait_for(lambda: not self._taken and not (is_long and self._num_short))
-            self._num_short -= not is_long
-            self._taken = True
+            self._num_short_waiting += not is_long
+            self._changed.wait_for(
+                lambda: not self._is_held and not (is_long and self._num_short_waiting)
+            )
+            self._num_short_waiting -= not is_long
+            self._is_held = True
         try:
             yield
         finally:
             with self._changed:
-                self._taken = False
+                self._is_held = False
                 self._changed.notify_all()
 
 
 class AbstractSlots(AbstractExecutor):
-    """An executor with slots. To write one, say in `open_slots` what they are."""
+    """An executor with slots. To write one, define `open_slots`."""
 
     def __init__(self) -> None:
         self._slots: list[AbstractSlot] = []
-        self._turns: list[Turn] = []
-        self._sent: list[dict[str, set[int]]] = []
-        self._threads: dict[bool, ThreadPoolExecutor] = {}
+        self._locks: list[PriorityLock] = []
+        self._shards_sent: list[dict[str, set[int]]] = []  # of each slot, by key of the cache
+        self._threads: dict[bool, ThreadPoolExecutor] = {}  # one per slot, for short or long tasks
 
     @abc.abstractmethod
     def open_slots(self) -> list[AbstractSlot]:
-        """The slots, ready to be called."""
+        """Start the slots, ready to be called."""
 
     def close(self) -> None:
         for slot in self._slots:
@@ -177,11 +100,10 @@ class AbstractSlots(AbstractExecutor):
     def _open(self) -> list[AbstractSlot]:
         if not self._slots:
             self._slots = self.open_slots()
-            self._sent = [{} for _ in self._slots]
-            self._turns = [Turn() for _ in self._slots]
+            self._shards_sent = [{} for _ in self._slots]
+            self._locks = [PriorityLock() for _ in self._slots]
             self._threads = {
-                is_long: ThreadPoolExecutor(len(self._slots), thread_name_prefix="vcmc-slot")
-                for is_long in (False, True)
+                is_long: new_pool(len(self._slots), "vcmc-slot") for is_long in (False, True)
             }
         return self._slots
 
@@ -190,91 +112,97 @@ class AbstractSlots(AbstractExecutor):
         work: Work,
         tasks: Sequence[Task],
         shard_cache: ShardCache,
-        advance: Callable[[int], None] = nothing,
+        advance: Callable[[int], None] = no_progress,
         one_by_one: bool = False,
     ) -> Iterator[Outcome]:
         num_slots = len(self._open())
-        packed = cloudpickle.dumps(work)
-        queues: list[deque[list[int]]] = [deque() for _ in range(num_slots)]
-        for number, task in enumerate(tasks):
-            home = queues[task.shards[0] * num_slots // shard_cache.num_shards]
-            if one_by_one or not home:
-                home.append([number])
-            else:
-                home[0].append(number)
-        found: dict[int, Outcome] = {}
-        given_up = threading.Event()
+        packed_work = cloudpickle.dumps(work)
+        queues = _queues(tasks, shard_cache.num_shards, num_slots, one_by_one)
+        outcomes: dict[int, Outcome] = {}
+        stopped = threading.Event()
 
-        def attend(index: int) -> None:
-            while not given_up.is_set() and (numbers := _next(queues, index, one_by_one)):
+        def work_off(index: int) -> None:
+            """Send messages to one slot until there are none left."""
+            while not stopped.is_set() and (numbers := _next_message(queues, index, one_by_one)):
                 chosen = [tasks[number] for number in numbers]
-                with self._turns[index].take(one_by_one):
-                    results = self._send(index, packed, chosen, shard_cache, advance, given_up)
-                found.update(zip(numbers, results, strict=True))
+                with self._locks[index].hold(one_by_one):
+                    results = self._send(index, packed_work, chosen, shard_cache, advance, stopped)
+                outcomes.update(zip(numbers, results, strict=True))
 
         busy = [index for index in range(num_slots) if queues[index] or one_by_one]
-        waiting = [self._threads[one_by_one].submit(attend, index) for index in busy]
+        futures = [self._threads[one_by_one].submit(work_off, index) for index in busy]
         try:
-            for each in waiting:
-                each.result()
+            for future in futures:
+                future.result()
         except BaseException:
-            given_up.set()
+            stopped.set()
             for slot in self._slots:
                 slot.abandon()
             raise
-        return iter([found[number] for number in range(len(tasks))])
+        return iter([outcomes[number] for number in range(len(tasks))])
 
     def _send(
         self,
         index: int,
-        work: bytes,
+        packed_work: bytes,
         tasks: list[Task],
         shard_cache: ShardCache,
         advance: Callable[[int], None],
-        given_up: threading.Event,
+        stopped: threading.Event,
     ) -> list[Outcome]:
-        slot, losses = self._slots[index], 0
+        """Send tasks to a slot, as often as it takes, and return their outcomes."""
+        slot, num_losses = self._slots[index], 0
         while True:
-            message = pickle.dumps(
-                (shard_cache.key, self._part(index, tasks, shard_cache), work, tasks)
-            )
+            subset = self._unsent_subset(index, tasks, shard_cache)
+            message = pickle.dumps((shard_cache.key, subset, packed_work, tasks))
             try:
                 reply = pickle.loads(slot.call(message, advance))
-            except SlotLost as lost:
-                self._sent[index] = {}
-                losses += 1
-                if given_up.is_set() or losses == MAX_LOSSES:
-                    shards = sorted({shard for task in tasks for shard in task.shards})
-                    error = SlotLost(
-                        f"the process that worked on shards {shards} was lost {losses} times ({lost}). It may have run out of memory: "
-                        "use more shards, or fewer processes on one machine."
-                    )
-                    return [Outcome(error=error) for _ in tasks]
+            except SlotLost as error:
+                self._shards_sent[index] = {}
+                num_losses += 1
+                if stopped.is_set() or num_losses == MAX_LOSSES:
+                    return [Outcome(error=_loss(tasks, num_losses, error)) for _ in tasks]
                 slot.renew()
                 continue
-            if isinstance(reply, Absent):
-                self._sent[index] = {}
+            if isinstance(reply, ShardsMissing):
+                self._shards_sent[index] = {}
                 continue
             return reply if len(reply) == len(tasks) else reply * len(tasks)
 
-    def _part(self, index: int, tasks: list[Task], shard_cache: ShardCache) -> bytes | None:
-        """What a slot has not been sent yet of what it needs."""
+    def _unsent_subset(
+        self, index: int, tasks: list[Task], shard_cache: ShardCache
+    ) -> bytes | None:
+        """Return the packed shards that a slot needs and was not sent yet, and note them as sent.
+
+        None if the slot has all of them. Only the last shard cache of a slot is remembered.
+        """
         needed = {shard for task in tasks for shard in task.shards}
-        known = self._sent[index].get(shard_cache.key)
-        absent = needed if known is None else needed - known
-        if known is not None and not absent:
+        sent = self._shards_sent[index].get(shard_cache.key)
+        unsent = needed if sent is None else needed - sent
+        if sent is not None and not unsent:
             return None
-        everything = set(range(shard_cache.num_shards))
-        self._sent[index] = {
-            shard_cache.key: (known or set())
-            | (absent if shard_cache.partition.in_memory else everything)
-        }
-        config = {name: getattr(jax.config, name) for name in CONFIG}
-        return cloudpickle.dumps((config, shard_cache.part(sorted(absent))))
+        all_shards = set(range(shard_cache.num_shards))
+        added = unsent if shard_cache.partition.in_memory else all_shards
+        self._shards_sent[index] = {shard_cache.key: (sent or set()) | added}
+        return pack_subset(shard_cache, sorted(unsent))
 
 
-def _next(queues: list[deque[list[int]]], index: int, may_steal: bool) -> list[int] | None:
-    """The next message of a slot: its own, or the last one of whoever has most left."""
+def _queues(
+    tasks: Sequence[Task], num_shards: int, num_slots: int, one_by_one: bool
+) -> list[Messages]:
+    """Assign tasks to slots by their first shard, in one message per slot or one per task."""
+    queues: list[Messages] = [deque() for _ in range(num_slots)]
+    for number, task in enumerate(tasks):
+        queue = queues[task.shards[0] * num_slots // num_shards]
+        if one_by_one or not queue:
+            queue.append([number])
+        else:
+            queue[0].append(number)
+    return queues
+
+
+def _next_message(queues: list[Messages], index: int, may_steal: bool) -> list[int] | None:
+    """Take the next message of a slot, or, if it has none, the last of the longest queue."""
     try:
         return queues[index].popleft()
     except IndexError:
@@ -283,3 +211,11 @@ def _next(queues: list[deque[list[int]]], index: int, may_steal: bool) -> list[i
         return max(queues, key=len).pop() if may_steal else None
     except IndexError:
         return None
+
+
+def _loss(tasks: list[Task], num_losses: int, error: SlotLost) -> SlotLost:
+    shards = sorted({shard for task in tasks for shard in task.shards})
+    return SlotLost(
+        f"the process that worked on shards {shards} was lost {num_losses} times ({error}). "
+        "It may have run out of memory: use more shards, or fewer processes on one machine."
+    )

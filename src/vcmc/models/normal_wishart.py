@@ -101,8 +101,8 @@ class NormalWishart(Model):
         density = (self.dof - self.dim - 1) * _half_log_det(point) - 0.5 * square - known
         return density - 0.5 * self.dof * self.dim * jnp.log(2.0) + log_det
 
-    def log_likelihood_at(self, point: Point, shard: Shard, many: bool = False) -> Scalar:
-        del many  # rows are looked at once, by no point
+    def log_likelihood_at(self, point: Point, shard: Shard, is_batched: bool = False) -> Scalar:
+        del is_batched  # rows are looked at once, by no point
         scatter, count = self._scatter(shard)
         each = _half_log_det(point) - 0.5 * self.dim * jnp.log(2 * jnp.pi)
         return count * each - 0.5 * jnp.sum(scatter * self.space.constrain(point)["precision"])

@@ -1,4 +1,7 @@
-"""Samplers: one chain on one shard."""
+"""Samplers of one chain on one shard, common starting points, and importance proposals.
+
+Imported by `models`, `combiners`, `diagnostics` and above; imports `target` and below.
+"""
 
 from .base import BLOCK, AbstractSampler, Chain
 from .hmc import HMC

@@ -1,11 +1,12 @@
-"""What a sampler is: one chain on one shard, advanced block by block.
+"""The interface of samplers: one chain on one shard, advanced block by block.
 
-To write one, subclass `AbstractSampler` and give it four things: `num_warmup`, the number of first
-steps to throw away; `num_chains`, the number of chains in every shard; `init`, the state that a chain starts from; and `advance`, which takes a state
-some steps further. What is worth computing once for a shard goes into `setup`, whose result both
-of them get. Randomness belongs to the chain: fold the step's number, which the state must carry, into
-the key, or carry generators in the state, so that the length of blocks cannot change a draw.
-`vcmc.testing.check_sampler` has the laws that it must keep, and `docs/extending.md` an example.
+To write a sampler, subclass `AbstractSampler` and define `num_warmup`, the number of first steps to
+discard; `num_chains`, the number of chains per shard; `init`, which returns the initial state of a
+chain; and `advance`, which advances a state by some steps. Computations that are done once per
+shard go into `setup`, whose result is passed to both. Randomness belongs to the chain: fold the
+number of the step, which the state must carry, into the key, or carry generators in the state, so
+that the length of blocks cannot change a draw. `vcmc.testing.check_sampler` tests the laws of
+samplers, and `docs/extending.md` has an example.
 """
 
 import abc
@@ -23,25 +24,25 @@ from ..space import Point
 
 State = TypeVar("State")
 BLOCK = 100
-"""Steps between two looks at the clock, the progress bar and Ctrl-C."""
+"""Steps per block: after each block, progress is reported, and Ctrl-C is handled."""
 
 
 class Chain(NamedTuple):
-    """Draws of one chain as points, and what the sampler reports of each draw."""
+    """Draws of one chain as points, and the sampler's statistics of each draw."""
 
     points: Float[np.ndarray, "draw dim"]
     stats: dict[str, np.ndarray]
 
 
 class Checkpoint(NamedTuple):
-    """How far a chain has got: the number of steps, and the state after them."""
+    """The number of steps of a chain, and its state after them."""
 
     step: int
     state: Any
 
 
 class Block(NamedTuple):
-    """What a chain made in up to `BLOCK` steps, and how far it then was."""
+    """Draws and statistics of up to `BLOCK` steps, and the checkpoint after them."""
 
     points: Float[np.ndarray, "draw dim"]
     stats: dict[str, np.ndarray]
@@ -49,29 +50,30 @@ class Block(NamedTuple):
 
 
 class AbstractSampler(eqx.Module):
-    """One chain on one shard. The module's docstring says how to write one."""
+    """Sample one chain on one shard. The module's docstring says how to write a sampler."""
 
     num_warmup: eqx.AbstractVar[int]
     num_chains: eqx.AbstractVar[int]
     needs_start: ClassVar[bool] = True
-    """Whether it matters where a chain starts."""
+    """Whether chains need a starting point."""
     takes_powers: ClassVar[bool] = True
-    """Whether rows may have any weight, so that a likelihood can be raised to a power; else a weight is zero or one."""
+    """Whether rows may have any weight, so that the likelihood can be raised to a power."""
 
     def __check_init__(self) -> None:
         self.check_count("num_warmup", 0)
         self.check_count("num_chains", 1)
 
     def check_count(self, name: str, least: int) -> None:
-        """Refuse a setting that is not a whole number, or too small a one."""
+        """Refuse a setting that is not an integer of at least `least`."""
         value = getattr(self, name)
         if not isinstance(value, int | np.integer) or value < least:
             raise ValueError(
-                f"{type(self).__name__}: {name} must be a whole number of {least} or more; got {value!r}."
+                f"{type(self).__name__}: {name} must be an integer of at least {least}; "
+                f"got {value!r}."
             )
 
     def check_share(self, name: str) -> None:
-        """Refuse a setting that does not lie between zero and one."""
+        """Refuse a setting that does not lie strictly between zero and one."""
         value = getattr(self, name)
         if not 0 < value < 1:
             raise ValueError(
@@ -79,24 +81,24 @@ class AbstractSampler(eqx.Module):
             )
 
     def setup(self, density: Subposterior) -> Any:
-        """What a chain needs to know of its shard: by default the log density itself."""
+        """Return the data of a shard that chains need: by default the log density itself."""
         return density
 
     @abc.abstractmethod
     def init(self, setup: Any, start: Point, key: Array) -> Any:
-        """The state of a chain at its start."""
+        """Return the initial state of a chain."""
 
     @abc.abstractmethod
     def advance(
         self, setup: Any, state: Any, key: Array, num_steps: int
     ) -> tuple[Any, Float[Array | np.ndarray, "step dim"], dict[str, Array]]:
-        """The state after some steps, the points passed, and statistics of each step.
+        """Return the state after some steps, the points visited, and statistics of each step.
 
-        Calls do not step over a multiple of `BLOCK`.
+        Calls do not cross a multiple of `BLOCK`.
         """
 
     def prepare(self, density: Subposterior, start: Point) -> None:
-        """Compile what `advance` needs: no steps, so that threads find the program ready."""
+        """Compile `advance`, by a call of no steps, before threads need it."""
         key, setup = jax.random.key(0), self.setup(density)
         self.advance(setup, self.init(setup, start, key), key, 0)
 
@@ -109,18 +111,18 @@ class AbstractSampler(eqx.Module):
         thin: int = 1,
         after: Checkpoint | None = None,
     ) -> Iterator[Block]:
-        """Warm up, then draw and keep every `thin`-th, block by block; a chain that got so far before goes on from there."""
+        """Warm up, then yield every `thin`-th draw in blocks, optionally after a checkpoint."""
         setup = self.setup(density)
-        done, state = after or Checkpoint(0, self.init(setup, start, key))
+        step, state = after or Checkpoint(0, self.init(setup, start, key))
         total = self.num_warmup + thin * num_draws
-        while done < total:
-            num_steps = min(BLOCK, total - done)
-            state, passed, reported = self.advance(setup, state, key, num_steps)
-            drawn = np.arange(done, done + num_steps) - self.num_warmup + 1
-            keep = (drawn > 0) & (drawn % thin == 0)
-            done += num_steps
-            stats = {name: np.asarray(values)[keep] for name, values in reported.items()}
-            yield Block(np.asarray(passed)[keep], stats, Checkpoint(done, state))
+        while step < total:
+            num_steps = min(BLOCK, total - step)
+            state, points, stats = self.advance(setup, state, key, num_steps)
+            draw_number = np.arange(step, step + num_steps) - self.num_warmup + 1
+            is_draw = (draw_number > 0) & (draw_number % thin == 0)
+            step += num_steps
+            stats_of_draws = {name: np.asarray(values)[is_draw] for name, values in stats.items()}
+            yield Block(np.asarray(points)[is_draw], stats_of_draws, Checkpoint(step, state))
 
     def run(
         self,
@@ -131,17 +133,17 @@ class AbstractSampler(eqx.Module):
         on_block: Callable[[int], None] = lambda _: None,
         thin: int = 1,
     ) -> Chain:
-        """A whole chain; `on_block` hears the number of steps done since its last call."""
-        blocks, done = [], 0
+        """Sample a whole chain; `on_block` is called with the number of steps of each block."""
+        blocks, step = [], 0
         for block in self.blocks(density, start, key, num_draws, thin):
             blocks.append(block)
-            on_block(block.checkpoint.step - done)
-            done = block.checkpoint.step
+            on_block(block.checkpoint.step - step)
+            step = block.checkpoint.step
         return joined(blocks)
 
 
 def joined(blocks: Sequence[Block | Chain]) -> Chain:
-    """The draws of blocks that follow each other."""
+    """Concatenate the draws of consecutive blocks."""
     return Chain(
         np.concatenate([block.points for block in blocks]),
         {name: np.concatenate([block.stats[name] for block in blocks]) for name in blocks[0].stats},
@@ -149,12 +151,12 @@ def joined(blocks: Sequence[Block | Chain]) -> Chain:
 
 
 def strongly_typed(state: State) -> State:
-    """A state without Python numbers and weakly typed ones, which would make the first block a program of its own."""
+    """Return a state without weakly typed leaves, for which the first block would be recompiled."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
 
 def split_walkers(chain: Chain) -> Chain:
-    """The draws of a chain whose walkers took turns, walker after walker, so that those of one follow each other; any other chain as it is."""
+    """Reorder the draws of a chain of several walkers by walker; leave other chains as they are."""
     if "walker" not in chain.stats:
         return chain
     order = np.argsort(chain.stats["walker"], kind="stable")

@@ -1,12 +1,14 @@
-r"""Hamiltonian Monte Carlo, by BlackJAX, with many walkers at once: for large shards whose density is close to a normal one.
+r"""Hamiltonian Monte Carlo with many walkers, by BlackJAX, for large, nearly Gaussian shards.
 
-Walkers of one shard move together, so that rows are read from memory once for all of them, and log likelihoods and scores are products of
-matrices. They run in whitened coordinates (`whitening.py`), in which a trajectory of a quarter turn, $\pi/2$, leads to a place that has next to
-nothing to do with where it began: two or three gradients a draw, where the no-U-turn sampler takes seven. What is far from normal needs
-trajectories whose length depends on the place: that is what `NUTS` is for.
+The walkers of a chain move together, so that rows are read from memory once for all of them, and
+log likelihoods and scores are matrix products. They run in whitened coordinates (`whitening.py`),
+in which the end of a trajectory of length $\pi/2$ is nearly independent of its start: two or three
+gradients per draw, where the no-U-turn sampler takes seven. Densities far from Gaussian need
+trajectories of varying length: use `NUTS` for them.
 
-Walkers take turns: step number $s$ of the chain is iteration $\lfloor s / W \rfloor$ of walker $s \bmod W$. While an iteration adapts, all
-walkers learn one step size, and, in the middle third of the warm-up, scales of the whitened coordinates.
+Step number $s$ of the chain is iteration $\lfloor s / W \rfloor$ of walker $s \bmod W$. During
+warm-up all walkers adapt one step size, and, in its middle third, the centre and the scales of the
+whitened coordinates.
 """
 
 from functools import partial
@@ -19,21 +21,19 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..density import Subposterior
-from ..model import MAX_CACHED
+from ..model import MAX_CACHED_BYTES
 from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler
 from .whitening import MAX_WHITENED, inverse_root, non_normality, placed, unwhiten, whitened
 
-LENGTHS = (
-    0.9 * np.pi / 2,
-    1.3 * np.pi / 2,
-)  # of trajectories, at random: all of one length could come back to where they were
-FIRST_RATE, AVERAGED_AFTER = 2.0, 3  # of the search for a step size
-MAX_LEAPS = 200  # in a trajectory
-PRIOR_DRAWS = (
-    5.0  # of a standard normal, by which centre and scales are held close to those of the curvature
-)
-STATS = {  # what is reported of each step, by ArviZ's names
+# Bounds of the random lengths of trajectories: with one length, some could return to their start.
+TRAJECTORY_LENGTHS = (0.9 * np.pi / 2, 1.3 * np.pi / 2)
+LEARNING_RATE = 2.0  # of the log step size in its first iteration
+AVERAGING_START = 3  # iterations before step sizes are averaged
+MAX_LEAPFROG_STEPS = 200  # in a trajectory
+# Weight, in draws of a standard normal, of the centre and the scales that the curvature suggests.
+PRIOR_DRAWS = 5.0
+STATS = {  # statistics of each step, by ArviZ's names
     "lp": float,
     "acceptance_rate": float,
     "diverging": bool,
@@ -42,29 +42,29 @@ STATS = {  # what is reported of each step, by ArviZ's names
     "step_size": float,
     "walker": int,
 }
-MAX_DEPARTURE = 0.1  # from a normal density, above which trajectories of one length do not do
+MAX_NON_NORMALITY = 0.1  # above it, trajectories of nearly one length are inefficient
 
 
 class HMCState(NamedTuple):
-    """What is carried from step to step; walkers have been moved as often as whole turns were begun."""
+    """The state between steps; walkers are those after the last iteration that was started."""
 
     step: Int[Array, ""]
     walkers: Any
     stats: dict[str, Array]
-    log_steps: Float[Array, "2"]
+    log_step_sizes: Float[Array, "2"]
     moments: Float[Array, "3 dim"]
     centre: Point
     root: Float[Array, "dim dim"]
 
 
 class HMC(AbstractSampler):
-    """Hamiltonian Monte Carlo with many walkers, for large shards whose density is close to a normal one.
+    """Hamiltonian Monte Carlo with many walkers, for large shards that are nearly Gaussian.
 
     Args:
-        num_warmup: steps of adaptation, of all walkers together, thrown away.
-        num_chains: chains in every shard, each of as many walkers.
-        num_walkers: walkers of a chain, whose draws follow each other in it.
-        target_accept: acceptance rate that the step size aims at. Raise it where steps diverge.
+        num_warmup: steps of adaptation, of all walkers together, which are discarded.
+        num_chains: chains per shard.
+        num_walkers: walkers per chain.
+        target_accept: target acceptance rate of the step size. Raise it if steps diverge.
 
     >>> HMC().num_walkers
     40
@@ -81,19 +81,21 @@ class HMC(AbstractSampler):
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> HMCState:
         root = inverse_root(setup, start)
-        white = np.asarray(_whites(key, self.num_walkers, start.size))
+        white = np.asarray(_initial_positions(key, self.num_walkers, start.size))
         walkers = placed(setup, np.concatenate([white, np.zeros((1, start.size))]), start, root)
-        # a walker that would begin where there is no density begins at the start, where there is some
-        inside = np.isfinite(walkers.logdensity) & np.isfinite(walkers.logdensity_grad).all(axis=1)
-        chosen = np.where(inside[:-1], np.arange(self.num_walkers), self.num_walkers)
+        # a walker that would start outside of the support starts at `start` instead
+        is_inside = np.isfinite(walkers.logdensity) & np.isfinite(walkers.logdensity_grad).all(
+            axis=1
+        )
+        chosen = np.where(is_inside[:-1], np.arange(self.num_walkers), self.num_walkers)
 
-        def zeros(*shape: int, kind: type = float) -> Array:
-            return jnp.asarray(np.zeros(shape, kind))  # JAX's own would be programs to compile
+        def zeros(*shape: int, dtype: type = float) -> Array:
+            return jnp.asarray(np.zeros(shape, dtype))  # jnp.zeros would compile programs
 
         return HMCState(
-            zeros(kind=int),
+            zeros(dtype=int),
             jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen]), walkers),
-            {name: zeros(self.num_walkers, kind=kind) for name, kind in STATS.items()},
+            {name: zeros(self.num_walkers, dtype=dtype) for name, dtype in STATS.items()},
             zeros(2),
             zeros(3, start.size),
             start,
@@ -103,27 +105,30 @@ class HMC(AbstractSampler):
     def advance(
         self, setup: Subposterior, state: HMCState, key: Array, num_steps: int
     ) -> tuple[HMCState, Float[Array, "step dim"], dict[str, Array]]:
-        begun = int(state.step) % self.num_walkers
+        offset = int(state.step) % self.num_walkers
         state, points, stats = _advance(self, setup, state, key, jnp.asarray(num_steps))
-        here = slice(begun, begun + num_steps)
-        return state, points[here], {name: values[here] for name, values in stats.items()}
+        new = slice(offset, offset + num_steps)
+        return state, points[new], {name: values[new] for name, values in stats.items()}
 
     @property
-    def num_turns(self) -> int:
-        """How often all walkers move while they adapt."""
+    def num_adaptation_iterations(self) -> int:
+        """Iterations of all walkers during warm-up."""
         return self.num_warmup // self.num_walkers
 
 
 def suits(density: Subposterior, start: Point) -> bool:
-    """Whether it is the better sampler for a shard: one whose rows do not fit into a core's cache, and whose density is close to a normal one."""
-    if density.shard.num_bytes <= MAX_CACHED or start.size > MAX_WHITENED:
+    """Return whether HMC is the better sampler of a shard: large, and nearly Gaussian.
+
+    Large means that its rows do not fit into a core's cache.
+    """
+    if density.shard.num_bytes <= MAX_CACHED_BYTES or start.size > MAX_WHITENED:
         return False
-    return non_normality(density, start) <= MAX_DEPARTURE
+    return non_normality(density, start) <= MAX_NON_NORMALITY
 
 
 @partial(jax.jit, static_argnums=(1, 2))
-def _whites(key: Array, num_walkers: int, dim: int) -> Float[Array, "walker dim"]:
-    """Where walkers begin, in whitened coordinates."""
+def _initial_positions(key: Array, num_walkers: int, dim: int) -> Float[Array, "walker dim"]:
+    """Draw the initial positions of walkers in whitened coordinates."""
     return jax.random.normal(jax.random.fold_in(key, 0), (num_walkers, dim))
 
 
@@ -131,39 +136,47 @@ def _whites(key: Array, num_walkers: int, dim: int) -> Float[Array, "walker dim"
 def _advance(
     sampler: HMC, density: Subposterior, state: HMCState, key: Array, num_steps: Int[Array, ""]
 ) -> tuple[HMCState, Float[Array, "buffer dim"], dict[str, Array]]:
-    """Turns of all walkers until `num_steps` steps are made, after those of a turn that was begun before."""
+    """Run iterations of all walkers until `num_steps` steps are done.
+
+    The buffers begin with the iteration that was started before, whose steps may not all be done.
+    """
     count = sampler.num_walkers
     size = count * (-(-BLOCK // count) + 1)
-    first, done = state.step // count, -(-state.step // count)
+    first, next_iteration = state.step // count, -(-state.step // count)
 
-    def write(state: HMCState, place: Array, points: Array, stats: dict[str, Array]) -> Any:
-        found = jax.vmap(lambda white: unwhiten(white, state.centre, state.root))(
+    def write(state: HMCState, offset: Array, points: Array, stats: dict[str, Array]) -> Any:
+        new_points = jax.vmap(lambda white: unwhiten(white, state.centre, state.root))(
             state.walkers.position
         )
-        return jax.lax.dynamic_update_slice_in_dim(points, found, place, 0), {
-            name: jax.lax.dynamic_update_slice_in_dim(stats[name], values, place, 0)
+        return jax.lax.dynamic_update_slice_in_dim(points, new_points, offset, 0), {
+            name: jax.lax.dynamic_update_slice_in_dim(stats[name], values, offset, 0)
             for name, values in state.stats.items()
         }
 
-    def turn(number: Array, carry: Any) -> Any:
+    def iterate(number: Array, carry: Any) -> Any:
         state, points, stats = carry
-        state = _turn(sampler, density, state, number, jax.random.fold_in(key, number + 1))
+        state = _iteration(sampler, density, state, number, jax.random.fold_in(key, number + 1))
         return state, *write(state, (number - first) * count, points, stats)
 
     points = jnp.zeros((size, state.centre.size))
-    stats = {name: jnp.zeros(size, kind) for name, kind in STATS.items()}
+    stats = {name: jnp.zeros(size, dtype) for name, dtype in STATS.items()}
     points, stats = write(state, jnp.asarray(0), points, stats)
     end = state.step + num_steps
-    state, points, stats = jax.lax.fori_loop(done, -(-end // count), turn, (state, points, stats))
+    carry = (state, points, stats)
+    state, points, stats = jax.lax.fori_loop(next_iteration, -(-end // count), iterate, carry)
     return state._replace(step=end), points, stats
 
 
-def _rotating(log_density: Any, kinetic_energy: Any) -> Any:
-    """An integrator whose steps turn around the centre, as all there is to do for a standard normal density, between kicks by what the score is beyond that."""
+def _rotation_integrator(log_density: Any, kinetic_energy: Any) -> Any:
+    """Return an integrator that is exact for a standard normal density.
+
+    Rotations of position and momentum alternate with kicks by the difference of the score to that
+    of a standard normal.
+    """
     del kinetic_energy
     from blackjax.mcmc.integrators import IntegratorState
 
-    both = jax.value_and_grad(log_density)
+    value_and_score = jax.value_and_grad(log_density)
 
     def step(state: Any, angle: Scalar) -> Any:
         white, momentum, _, score = state
@@ -172,71 +185,74 @@ def _rotating(log_density: Any, kinetic_energy: Any) -> Any:
             jnp.cos(angle) * white + jnp.sin(angle) * momentum,
             jnp.cos(angle) * momentum - jnp.sin(angle) * white,
         )
-        value, score = both(white)
+        value, score = value_and_score(white)
         return IntegratorState(white, momentum + 0.5 * angle * (score + white), value, score)
 
     return step
 
 
-def _turn(
+def _iteration(
     sampler: HMC, density: Subposterior, state: HMCState, number: Array, key: Array
 ) -> HMCState:
-    """Move all walkers once, by trajectories of one length, and learn from it if it is still time to."""
+    """Move all walkers once, by trajectories of one random length, and adapt during warm-up."""
     import blackjax
 
-    adapts = number < sampler.num_turns
-    largest = jnp.exp(jnp.where(adapts, state.log_steps[0], state.log_steps[1]))
+    is_warmup = number < sampler.num_adaptation_iterations
+    max_step_size = jnp.exp(jnp.where(is_warmup, state.log_step_sizes[0], state.log_step_sizes[1]))
     length_key, move_key = jax.random.split(key)
-    low, high = LENGTHS
+    low, high = TRAJECTORY_LENGTHS
     length = jax.random.uniform(length_key, minval=low, maxval=high)
-    num_leaps = jnp.clip(jnp.ceil(length / largest), 1, MAX_LEAPS).astype(int)
-    step_size = length / num_leaps
-    kernel = blackjax.hmc.build_kernel(_rotating)
-    log_density = whitened(density.of_many(), state.centre, state.root)
-    unit = jnp.ones_like(state.centre)
+    num_leapfrog_steps = jnp.clip(jnp.ceil(length / max_step_size), 1, MAX_LEAPFROG_STEPS).astype(
+        int
+    )
+    step_size = length / num_leapfrog_steps
+    kernel = blackjax.hmc.build_kernel(_rotation_integrator)
+    log_density = whitened(density.batched(), state.centre, state.root)
+    unit_metric = jnp.ones_like(state.centre)
     walkers, info = jax.vmap(
-        lambda key, walker: kernel(key, walker, log_density, step_size, unit, num_leaps)
+        lambda key, walker: kernel(
+            key, walker, log_density, step_size, unit_metric, num_leapfrog_steps
+        )
     )(jax.random.split(move_key, sampler.num_walkers), state.walkers)
     acceptance = jnp.nan_to_num(info.acceptance_rate)
-    reported = (
+    stats = (
         walkers.logdensity,
         acceptance,
         info.is_divergent,
         info.energy,
-        jnp.broadcast_to(num_leaps, acceptance.shape),
+        jnp.broadcast_to(num_leapfrog_steps, acceptance.shape),
         jnp.broadcast_to(step_size, acceptance.shape),
         jnp.arange(sampler.num_walkers),
     )
-    state = state._replace(walkers=walkers, stats=dict(zip(STATS, reported, strict=True)))
+    state = state._replace(walkers=walkers, stats=dict(zip(STATS, stats, strict=True)))
     return jax.lax.cond(
-        adapts, lambda: _adapted(sampler, state, number, acceptance.mean()), lambda: state
+        is_warmup, lambda: _adapted(sampler, state, number, acceptance.mean()), lambda: state
     )
 
 
 def _adapted(sampler: HMC, state: HMCState, number: Array, acceptance: Scalar) -> HMCState:
-    """Learn the step size, and in the middle third of the warm-up centre and scales of whitened coordinates."""
-    begin, end = sampler.num_turns // 3, 2 * sampler.num_turns // 3
-    turn = jnp.where(
-        number < end, number, number - end
-    )  # of this search for a step size: of two, one before coordinates change
-    log_step = state.log_steps[0] + (acceptance - sampler.target_accept) * FIRST_RATE / jnp.sqrt(
-        1.0 + turn
-    )
-    log_step = jnp.minimum(log_step, jnp.log(LENGTHS[1]))
-    seen = jnp.maximum(turn - AVERAGED_AFTER, 0)
-    average = (seen * state.log_steps[1] + log_step) / (seen + 1)
+    """Adapt the step size, and at two thirds of the warm-up the centre and the scales."""
+    total = sampler.num_adaptation_iterations
+    begin, end = total // 3, 2 * total // 3
+    # the search for a step size starts again when the coordinates change
+    iteration = jnp.where(number < end, number, number - end)
+    excess = acceptance - sampler.target_accept
+    log_step_size = state.log_step_sizes[0] + excess * LEARNING_RATE / jnp.sqrt(1.0 + iteration)
+    log_step_size = jnp.minimum(log_step_size, jnp.log(TRAJECTORY_LENGTHS[1]))
+    num_averaged = jnp.maximum(iteration - AVERAGING_START, 0)
+    average = (num_averaged * state.log_step_sizes[1] + log_step_size) / (num_averaged + 1)
     white = state.walkers.position
     moments = state.moments + jnp.where(
         (number >= begin) & (number < end),
         jnp.stack([jnp.ones_like(white), white, white**2]).sum(axis=1),
         0.0,
     )
-    state = state._replace(log_steps=jnp.stack([log_step, average]), moments=moments)
+    state = state._replace(log_step_sizes=jnp.stack([log_step_size, average]), moments=moments)
 
-    def renewed() -> HMCState:
-        num_seen, total, squares = moments
-        mean = total / (num_seen + PRIOR_DRAWS)
-        variances = (squares - num_seen * mean**2 + PRIOR_DRAWS) / (num_seen + PRIOR_DRAWS)
+    def with_new_coordinates() -> HMCState:
+        count, sums, squares = moments
+        mean = sums / (count + PRIOR_DRAWS)
+        variances = (squares - count * mean**2 + PRIOR_DRAWS) / (count + PRIOR_DRAWS)
         sds = jnp.sqrt(variances)
         walkers = state.walkers._replace(
             position=(white - mean) / sds, logdensity_grad=state.walkers.logdensity_grad * sds
@@ -247,4 +263,4 @@ def _adapted(sampler: HMC, state: HMCState, number: Array, acceptance: Scalar) -
             root=state.root * sds,
         )
 
-    return jax.lax.cond(number == end - 1, renewed, lambda: state)
+    return jax.lax.cond(number == end - 1, with_new_coordinates, lambda: state)

@@ -1,13 +1,13 @@
 r"""Gibbs sampling of a mixture of spherical Gaussians with equal weights.
 
 With $x_n \sim N(\theta_{z_n}, \sigma^2 I)$, a sweep draws every $z_n$ given the centres, then
-$\theta_l \sim N(s_l / (\sigma^2 \rho_l), I / \rho_l)$, $\rho_l = \lambda + n_l / \sigma^2$, from the sums $s_l$ and counts
-$n_l$ of the rows assigned to $l$.
+$\theta_l \sim N(s_l / (\sigma^2 \rho_l), I / \rho_l)$, $\rho_l = \lambda + n_l / \sigma^2$, from
+the sums $s_l$ and counts $n_l$ of the rows assigned to $l$.
 
-Rows run along the last axis, so that each step over the components is a vector operation over rows. One
-uniform a row is compared with the running sums of $e^{x_n^\top \theta_l / \sigma^2 - |\theta_l|^2 / 2 \sigma^2}$: the result,
-$H_{ln} = 1[z_n \le l]$, is a staircase, and one product $H\,[x, 1]$ gives cumulative sums and counts. No
-index is ever formed.
+Rows run along the last axis, so that each step over the components is a vector operation over rows.
+One uniform number per row is compared with the cumulative sums of
+$e^{x_n^\top \theta_l / \sigma^2 - |\theta_l|^2 / 2 \sigma^2}$. The product of the result,
+$H_{ln} = 1[z_n \le l]$, with $[x, 1]$ gives cumulative sums and counts, without any index.
 """
 
 import copy
@@ -24,17 +24,15 @@ from ..space import Point
 from .base import AbstractSampler
 from .ranges import cut, generators, on_each
 
-RANGE_CELLS = (
-    65_536  # components times rows of a range: its scratch space is then 1 MB, an L2 cache
-)
+RANGE_CELLS = 65_536  # components times rows of a range: its buffers take 1 MB, an L2 cache
 
 
 class MixtureGibbs(AbstractSampler):
     """Gibbs sampler over assignments and centres of `vcmc.models.GaussianMixture`.
 
     Args:
-        num_warmup: sweeps to throw away.
-        num_chains: chains in every shard.
+        num_warmup: sweeps to discard.
+        num_chains: chains per shard.
     """
 
     takes_powers: ClassVar[bool] = False
@@ -46,10 +44,11 @@ class MixtureGibbs(AbstractSampler):
         model: Any = density.model
         if model.exact_sampler is not MixtureGibbs:
             raise TypeError(
-                f"MixtureGibbs samples vcmc.models.GaussianMixture only; got {model!r}."
+                f"MixtureGibbs needs a vcmc.models.GaussianMixture; got {model!r}. "
+                "Use vcmc.samplers.NUTS() for other models."
             )
-        real = np.asarray(density.shard.weights) > 0
-        x = np.asarray(density.shard.rows["x"], float)[real].T
+        is_row = np.asarray(density.shard.weights) > 0
+        x = np.asarray(density.shard.rows["x"], float)[is_row].T
         return Mixture(
             np.concatenate([x, np.ones((1, x.shape[1]))]),
             model.num_components,
@@ -58,9 +57,9 @@ class MixtureGibbs(AbstractSampler):
         )
 
     def init(self, setup: "Mixture", start: Point, key: Array) -> "MixtureState":
-        own, *of_ranges = generators(key, 1 + len(setup.ranges()))
+        rng, *range_rngs = generators(key, 1 + len(setup.ranges()))
         centres = np.asarray(start, float).reshape(setup.num_components, -1)
-        return MixtureState(centres, own, of_ranges)
+        return MixtureState(centres, rng, range_rngs)
 
     def advance(
         self, setup: "Mixture", state: "MixtureState", key: Array, num_steps: int
@@ -71,15 +70,15 @@ class MixtureGibbs(AbstractSampler):
 
 
 class MixtureState(NamedTuple):
-    """What is carried from sweep to sweep: the centres, and all random generators."""
+    """The state between sweeps: the centres, and all random generators."""
 
     centres: Float[np.ndarray, "component dim"]
-    own: Generator
-    of_ranges: list[Generator]
+    rng: Generator
+    range_rngs: list[Generator]
 
 
 class Mixture(NamedTuple):
-    """Rows of a shard with a last coordinate of ones, noise variance, precision of the prior."""
+    """Rows of a shard with a last coordinate of ones, noise variance, and prior precision."""
 
     x: Float[np.ndarray, "dim_and_one row"]
     num_components: int
@@ -87,19 +86,18 @@ class Mixture(NamedTuple):
     precision: float
 
     def ranges(self) -> list[slice]:
-        """The ranges of rows."""
+        """Return the ranges of rows."""
         return cut(self.x.shape[1], RANGE_CELLS // self.num_components)
 
     def sweeps(
         self, state: MixtureState, num_steps: int
     ) -> tuple[MixtureState, Float[np.ndarray, "step component dim"]]:
-        """Sweeps from a state, and the centres after each."""
-        centres, own, of_ranges = (
-            state.centres,
-            copy.deepcopy(state.own),
-            copy.deepcopy(state.of_ranges),
-        )
-        parts = [Range(self, rows, rng) for rows, rng in zip(self.ranges(), of_ranges, strict=True)]
+        """Run sweeps from a state, and return the centres after each."""
+        centres, rng, range_rngs = copy.deepcopy(state)
+        parts = [
+            Range(self, rows, range_rng)
+            for rows, range_rng in zip(self.ranges(), range_rngs, strict=True)
+        ]
         num_components, dim = centres.shape
         weights = np.empty((num_components, dim + 1))
         draws = np.empty((num_steps, num_components, dim))
@@ -109,15 +107,14 @@ class Mixture(NamedTuple):
             on_each(partial(Range.draw, weights=weights), parts)
             sums = np.diff(np.sum([part.sums for part in parts], axis=0), axis=0, prepend=0.0)
             precision = self.precision + sums[:, dim:] / self.variance
-            noise = own.standard_normal((num_components, dim))
-            centres = draws[step] = sums[:, :dim] / (self.variance * precision) + noise / np.sqrt(
-                precision
-            )
-        return MixtureState(centres, own, of_ranges), draws
+            noise = rng.standard_normal((num_components, dim))
+            mean = sums[:, :dim] / (self.variance * precision)
+            centres = draws[step] = mean + noise / np.sqrt(precision)
+        return MixtureState(centres, rng, range_rngs), draws
 
 
 class Range:
-    """One range of rows, its generator, and room for its assignments."""
+    """One range of rows, its generator, and buffers for its assignments."""
 
     def __init__(self, shard: Mixture, rows: slice, rng: Generator):
         size = rows.stop - rows.start

@@ -1,11 +1,11 @@
-r"""The no-U-turn sampler, by BlackJAX, with Stan's warm-up.
+r"""The no-U-turn sampler (Hoffman and Gelman 2014), by BlackJAX, with Stan's warm-up.
 
-Hoffman and Gelman (2014). Chains run in whitened coordinates: points are $u = c + R z$ around the start
-$c$, with $R R^\top$ the inverse of the curvature there, so that what warm-up has left to learn is a
-step size and a metric close to one, diagonal but where there are few coordinates.
+Chains run in whitened coordinates: points are $u = c + R z$ around the start $c$, with $R R^\top$
+the inverse of the curvature there. Warm-up only has to learn a step size and a metric close to the
+identity, diagonal unless there are few coordinates.
 
-Warm-up and drawing are one compiled program: the step's number decides whether step size and metric
-still adapt. The rows are its arguments, so that one compilation serves all shards.
+Warm-up and sampling are one compiled program: the number of the step decides whether step size and
+metric adapt. The rows are its arguments, so that one compilation serves all shards.
 """
 
 from functools import lru_cache
@@ -22,14 +22,13 @@ from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler, strongly_typed
 from .whitening import MAX_WHITENED, Root, inverse_root, placed, unwhiten, whitened
 
-INITIAL_STEPS, FINAL_STEPS = (
-    50,
-    100,
-)  # Stan has 75 and 50: whitened chains need less of the first, and a
-# step size tuned for 100 steps in place of 50 was measured to give a fifth more effective draws
-MAX_DENSE = 10  # up to here a full metric is learnt: it mends a curvature that is not typical
-FAST, SLOW, DONE = 0, 1, 2  # stages of Stan's warm-up; while DONE nothing adapts
-STATS = {  # what is reported of each step, by ArviZ's names
+# Steps of the first and the last window of warm-up. Stan has 75 and 50: whitened chains need fewer
+# of the first, and tuning the step size for 100 steps was measured to give a fifth more effective
+# draws.
+INITIAL_STEPS, FINAL_STEPS = 50, 100
+MAX_DENSE_METRIC_DIM = 10  # up to here the metric is dense: it corrects an atypical curvature
+DONE = 2  # the stage after warm-up; 0 adapts the step size, 1 the metric too (Stan's fast and slow)
+STATS = {  # statistics of each step, by ArviZ's names
     "lp": float,
     "acceptance_rate": float,
     "diverging": bool,
@@ -41,7 +40,7 @@ STATS = {  # what is reported of each step, by ArviZ's names
 
 
 class NUTSState(NamedTuple):
-    """What is carried from step to step."""
+    """The state between steps."""
 
     step: Int[Array, ""]
     position: Any
@@ -55,11 +54,11 @@ class NUTS(AbstractSampler):
     """No-U-turn sampler for any differentiable model.
 
     Args:
-        num_warmup: steps of adaptation, thrown away.
-        num_chains: chains in every shard.
-        target_accept: acceptance rate that the step size aims at. Raise it where steps diverge.
-        whiten: run in coordinates whitened by the curvature at the start, by default where there are
-            at most 500 of them.
+        num_warmup: steps of adaptation, which are discarded.
+        num_chains: chains per shard.
+        target_accept: target acceptance rate of the step size. Raise it if steps diverge.
+        whiten: run in coordinates whitened by the curvature at the start; by default for up to
+            500 coordinates.
         max_depth: a trajectory has at most 2^max_depth steps.
 
     >>> NUTS(num_warmup=300, num_chains=2).target_accept
@@ -81,7 +80,7 @@ class NUTS(AbstractSampler):
         position = jax.tree.map(
             lambda leaf: jnp.asarray(leaf[0]), placed(setup, np.zeros((1, start.size)), start, root)
         )
-        return _begun(self, position, start, root)
+        return _initial_state(self, position, start, root)
 
     def advance(
         self, setup: Subposterior, state: NUTSState, key: Array, num_steps: int
@@ -94,21 +93,21 @@ class NUTS(AbstractSampler):
         )
 
     def adaptation(self, dim: int) -> tuple[Any, Any]:
-        """BlackJAX's dual averaging of the step size and its running estimate of the metric."""
+        """Return BlackJAX's dual averaging of the step size and its estimate of the metric."""
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
         from blackjax.adaptation.step_size import dual_averaging_adaptation
 
-        is_diagonal = dim > MAX_DENSE
+        is_diagonal = dim > MAX_DENSE_METRIC_DIM
         return dual_averaging_adaptation(self.target_accept), mass_matrix_adaptation(is_diagonal)
 
     def whitens(self, dim: int) -> bool:
-        """Whether chains of so many coordinates run in whitened ones."""
+        """Return whether chains in so many dimensions run in whitened coordinates."""
         return dim <= MAX_WHITENED if self.whiten is None else self.whiten
 
 
 @eqx.filter_jit
-def _begun(sampler: NUTS, position: Any, centre: Point, root: Root | None) -> NUTSState:
-    """The state of a chain that has learnt nothing yet."""
+def _initial_state(sampler: NUTS, position: Any, centre: Point, root: Root | None) -> NUTSState:
+    """Return the state of a chain before adaptation."""
     (step_size_init, _, _), (metric_init, _, _) = sampler.adaptation(centre.size)
     state = NUTSState(
         jnp.asarray(0), position, step_size_init(1.0), metric_init(centre.size), centre, root
@@ -120,7 +119,7 @@ def _begun(sampler: NUTS, position: Any, centre: Point, root: Root | None) -> NU
 def _advance(
     sampler: NUTS, density: Subposterior, state: NUTSState, key: Array, num_steps: Int[Array, ""]
 ) -> tuple[NUTSState, Float[Array, "block dim"], dict[str, Float[Array, " block"]]]:
-    """`num_steps` steps, written into buffers of `BLOCK` rows: one program for every block."""
+    """Write `num_steps` steps into buffers of `BLOCK` rows: one program for all blocks."""
     import blackjax
 
     kernel = blackjax.nuts.build_kernel()
@@ -129,8 +128,8 @@ def _advance(
 
     def step(index: Int[Array, ""], carry: Any) -> Any:
         state, points, stats = carry
-        now = jnp.minimum(state.step, sampler.num_warmup)
-        stage, window_end = jnp.asarray(stages)[now], jnp.asarray(window_ends)[now]
+        number = jnp.minimum(state.step, sampler.num_warmup)
+        stage, window_end = jnp.asarray(stages)[number], jnp.asarray(window_ends)[number]
         step_size = _step_size(state, stage)
         position, info = kernel(
             jax.random.fold_in(key, state.step),
@@ -141,7 +140,7 @@ def _advance(
             sampler.max_depth,
         )
         state = _adapt(sampler, state, stage, window_end, position, info.acceptance_rate)
-        reported = (
+        step_stats = (
             position.logdensity,
             info.acceptance_rate,
             info.is_divergent,
@@ -155,17 +154,17 @@ def _advance(
             points.at[index].set(unwhiten(position.position, state.centre, state.root)),
             {
                 name: stats[name].at[index].set(value)
-                for name, value in zip(STATS, reported, strict=True)
+                for name, value in zip(STATS, step_stats, strict=True)
             },
         )
 
-    stats = {name: jnp.zeros(BLOCK, kind) for name, kind in STATS.items()}
+    stats = {name: jnp.zeros(BLOCK, dtype) for name, dtype in STATS.items()}
     points = jnp.zeros((BLOCK, density.model.space.dim))
     return jax.lax.fori_loop(0, num_steps, step, (state, points, stats))
 
 
 def _step_size(state: NUTSState, stage: Int[Array, ""]) -> Scalar:
-    """While adapting, the step size being tried; afterwards the average of those tried."""
+    """Return the current step size during warm-up, and the averaged one afterwards."""
     search = state.step_size_search
     return jnp.exp(jnp.where(stage == DONE, search.log_step_size_avg, search.log_step_size))
 
@@ -178,7 +177,7 @@ def _adapt(
     position: Any,
     acceptance_rate: Scalar,
 ) -> NUTSState:
-    """Learn from one step what the stage allows, and renew the metric where a window ends."""
+    """Adapt to one step as the stage allows, and update the metric where a window ends."""
     (step_size_init, step_size_update, step_size_final), (_, metric_update, metric_final) = (
         sampler.adaptation(state.centre.size)
     )
@@ -209,7 +208,7 @@ def _adapt(
 
 @lru_cache
 def _schedule(num_warmup: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """Stage of each warm-up step, whether a window ends there, and one entry for all later steps."""
+    """Return stages and ends of windows of the warm-up steps, and an entry for later steps."""
     from blackjax.adaptation.staged_adaptation import build_schedule
 
     if num_warmup == 0:

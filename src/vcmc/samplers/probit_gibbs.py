@@ -1,20 +1,21 @@
-r"""Gibbs sampling of probit regression, rescaled.
+r"""Gibbs sampling of probit regression with parameter expansion.
 
-Albert and Chib (1993): with $z_n \sim N(x_n^\top \beta, 1)$ and $y_n = 1[z_n > 0]$, a sweep draws $z$ given
-$\beta$, then $\beta \mid z \sim N(V X^\top z, V)$, $V = (X^\top X + \lambda I)^{-1}$.
+Albert and Chib (1993): with $z_n \sim N(x_n^\top \beta, 1)$ and $y_n = 1[z_n > 0]$, a sweep draws
+$z$ given $\beta$, then $\beta \mid z \sim N(V X^\top z, V)$, $V = (X^\top X + \lambda I)^{-1}$.
 
-Between the two, $z$ is rescaled, the parameter expansion of Liu and Wu (1999): with $\beta$ integrated out,
-$p(z \mid y) \propto e^{-Q(z)/2} 1[\operatorname{sign} z = y]$, $Q(z) = z^\top z - z^\top X V X^\top z$. Scaling
-keeps the signs, so by Liu and Sabatti (2000) the move $z \to g z$ with
-$g^2 \sim \Gamma(N/2, \text{rate } Q(z)/2)$ leaves $p(z \mid y)$ as it is, for any precision $\lambda > 0$ of the
-prior. It costs nothing and takes away the drift along $\beta$.
+Between the two, $z$ is rescaled, the parameter expansion of Liu and Wu (1999): with $\beta$
+integrated out, $p(z \mid y) \propto e^{-Q(z)/2} 1[\operatorname{sign} z = y]$,
+$Q(z) = z^\top z - z^\top X V X^\top z$. Scaling keeps the signs, so by Liu and Sabatti (2000) the
+move $z \to g z$ with $g^2 \sim \Gamma(N/2, \text{rate } Q(z)/2)$ leaves $p(z \mid y)$ invariant,
+for any precision $\lambda > 0$ of the prior. It costs next to nothing and removes the slow mixing
+along $\beta$.
 
-With $L L^\top = X^\top X + \lambda I$ and $\gamma = L^\top \beta$, $\gamma \mid z \sim N(L^{-1} X^\top z, I)$ and
-$Q(z) = |z|^2 - |L^{-1} X^\top z|^2$.
+With $L L^\top = X^\top X + \lambda I$ and $\gamma = L^\top \beta$,
+$\gamma \mid z \sim N(L^{-1} X^\top z, I)$ and $Q(z) = |z|^2 - |L^{-1} X^\top z|^2$.
 
-A shard that fits in cache is sampled by a compiled program on whitened rows $X L^{-\top}$. Larger ones are
-read range by range: both products with a range are done while it is in cache, so that memory is read once
-a sweep, not twice.
+A shard that fits in cache is sampled by a compiled program on whitened rows $X L^{-\top}$. Larger
+shards are read in ranges: both products with a range are computed while it is in cache, so that
+memory is read once per sweep, not twice.
 """
 
 import copy
@@ -34,23 +35,18 @@ from .base import BLOCK, AbstractSampler
 from .ranges import cut, generators, on_each
 from .truncated_normal import positive_normal, positive_normal_jax
 
-CACHE_BYTES = (
-    6_000_000  # rows below this: a core has them in its caches, whatever its neighbours do
-)
-RANGE_BYTES = 4_800_000  # two ranges, one per core, with room to spare
-RANGE_ROWS = (
-    512,
-    8192,
-)  # more than 500, so that NumPy releases the lock; few enough for vectors in L2
+CACHE_BYTES = 6_000_000  # of rows that stay in a core's caches, even if all cores are busy
+RANGE_BYTES = 4_800_000  # of rows in a range: two, one per core, fit into the shared cache
+RANGE_ROWS = (512, 8192)  # above 500, NumPy releases the lock; vectors of the most fit into L2
 
 
 class ProbitGibbs(AbstractSampler):
     """Gibbs sampler of `vcmc.models.Probit`.
 
     Args:
-        num_warmup: sweeps to throw away.
-        num_chains: chains in every shard.
-        single: keep the covariates in 32 bits: about half the time, the same posterior.
+        num_warmup: sweeps to discard.
+        num_chains: chains per shard.
+        single: store the covariates in 32 bits: about half the time, the same posterior.
     """
 
     takes_powers: ClassVar[bool] = False
@@ -62,16 +58,19 @@ class ProbitGibbs(AbstractSampler):
     def setup(self, density: Subposterior) -> "Cached | Streamed":
         model: Any = density.model
         if model.exact_sampler is not ProbitGibbs:
-            raise TypeError(f"ProbitGibbs samples vcmc.models.Probit only; got {model!r}.")
+            raise TypeError(
+                f"ProbitGibbs needs a vcmc.models.Probit; got {model!r}. "
+                "Use vcmc.samplers.NUTS() for other models."
+            )
         precision = float(density.prior_power) / model.prior_scale**2
         x = np.asarray(density.shard.rows["x"], float)
         sign = np.where(np.asarray(density.shard.rows["y"]) > 0, 1.0, -1.0)
         weights = np.asarray(density.shard.weights)
-        kind = np.float32 if self.single else np.float64
-        if x.shape[0] * x.shape[1] * kind().itemsize <= CACHE_BYTES:
-            return Cached.prepare(x, sign, weights, precision, kind)
-        real = weights > 0
-        return Streamed.prepare(x[real], sign[real], precision, kind)
+        dtype = np.float32 if self.single else np.float64
+        if x.shape[0] * x.shape[1] * dtype().itemsize <= CACHE_BYTES:
+            return Cached.prepare(x, sign, weights, precision, dtype)
+        is_row = weights > 0
+        return Streamed.prepare(x[is_row], sign[is_row], precision, dtype)
 
     def init(self, setup: "Cached | Streamed", start: Point, key: Array) -> Any:
         return setup.init(np.asarray(start), key)
@@ -84,13 +83,13 @@ class ProbitGibbs(AbstractSampler):
 
 
 def _whitener(x: np.ndarray, precision: float) -> Float[np.ndarray, "dim dim"]:
-    """The inverse of the lower Cholesky factor of X'X + precision."""
+    """Return the inverse of the lower Cholesky factor of X'X + precision."""
     gram = x.T @ x + precision * np.eye(x.shape[1])
     return solve_triangular(np.linalg.cholesky(gram), np.eye(x.shape[1]), lower=True)
 
 
 class CachedState(NamedTuple):
-    """What is carried from sweep to sweep: their number, and the whitened coefficients."""
+    """The state between sweeps: their number, and the whitened coefficients."""
 
     step: Int[Array, ""]
     white: Float[Array, " dim"]
@@ -99,8 +98,8 @@ class CachedState(NamedTuple):
 class Cached(NamedTuple):
     """A shard in cache: whitened rows times the sign of their label, as two halves.
 
-    XLA runs what is independent side by side, and does not share one product among threads: so the
-    halves keep two cores busy on one shard.
+    XLA runs independent products in parallel, but does not split one product among threads: so two
+    halves use two cores for one shard.
     """
 
     halves: tuple[Array, Array]
@@ -109,19 +108,19 @@ class Cached(NamedTuple):
 
     @classmethod
     def prepare(
-        cls, x: np.ndarray, sign: np.ndarray, weights: np.ndarray, precision: float, kind: Any
+        cls, x: np.ndarray, sign: np.ndarray, weights: np.ndarray, precision: float, dtype: Any
     ) -> "Cached":
-        """Whiten the rows; padding becomes rows of zeros."""
+        """Whiten the rows; padded rows become zeros."""
         x = weights[:, None] * x
         unwhiten = _whitener(x, precision)
         white = sign[:, None] * (x @ unwhiten.T)
         middle = len(x) // 2
-        halves = jnp.asarray(white[:middle], kind), jnp.asarray(white[middle:], kind)
-        weight_halves = jnp.asarray(weights[:middle], kind), jnp.asarray(weights[middle:], kind)
-        return cls(halves, weight_halves, jnp.asarray(unwhiten, kind))
+        halves = jnp.asarray(white[:middle], dtype), jnp.asarray(white[middle:], dtype)
+        weight_halves = jnp.asarray(weights[:middle], dtype), jnp.asarray(weights[middle:], dtype)
+        return cls(halves, weight_halves, jnp.asarray(unwhiten, dtype))
 
     def init(self, start: np.ndarray, key: Array) -> CachedState:
-        """The state at a start."""
+        """Return the initial state."""
         del key
         white = solve_triangular(np.asarray(self.unwhiten, float).T, start, lower=False)
         return CachedState(jnp.asarray(0), jnp.asarray(white, self.unwhiten.dtype))
@@ -129,7 +128,7 @@ class Cached(NamedTuple):
     def advance(
         self, state: CachedState, key: Array, num_steps: int
     ) -> tuple[CachedState, Float[Array, "step dim"]]:
-        """Sweeps, compiled."""
+        """Run sweeps in a compiled program."""
         first = int(state.step) % BLOCK
         state, draws = _sweeps(self, state, key, jnp.asarray(num_steps))
         return state, draws[first : first + num_steps].astype(float)
@@ -139,49 +138,50 @@ class Cached(NamedTuple):
 def _sweeps(
     shard: Cached, state: CachedState, key: Array, num_steps: Int[Array, ""]
 ) -> tuple[CachedState, Float[Array, "block dim"]]:
-    kind, dim = shard.unwhiten.dtype, shard.unwhiten.shape[0]
+    dtype, dim = shard.unwhiten.dtype, shard.unwhiten.shape[0]
     shape = sum(jnp.sum(weights) for weights in shard.weights) / 2
 
     def half_sweep(white: Array, half: Array, weights: Array, key: Array) -> tuple[Array, Array]:
-        uniform = jax.random.uniform(key, weights.shape, kind)
+        uniform = jax.random.uniform(key, weights.shape, dtype)
         latent = weights * positive_normal_jax(half @ white, uniform)
         return latent @ half, latent @ latent
 
-    # Drawn for the whole block at once: one by one they would cost a tenth of a sweep. They are those of the
-    # steps from the last multiple of BLOCK on, wherever a call begins, as the last bit depends on the place.
+    # Random numbers of a whole block are drawn at once: one by one they would cost a tenth of a
+    # sweep. The block starts at a multiple of BLOCK, wherever a call starts, as the last bit of a
+    # number depends on its position in the array.
     first = state.step % BLOCK
     keys = jax.vmap(
         lambda index: jax.random.split(jax.random.fold_in(key, state.step - first + index), 4)
     )(jnp.arange(BLOCK))
-    gammas = jax.vmap(lambda key: jax.random.gamma(key, shape, dtype=kind))(keys[:, 2])
-    noise = jax.vmap(lambda key: jax.random.normal(key, (dim,), kind))(keys[:, 3])
+    gammas = jax.vmap(lambda key: jax.random.gamma(key, shape, dtype=dtype))(keys[:, 2])
+    noise = jax.vmap(lambda key: jax.random.normal(key, (dim,), dtype))(keys[:, 3])
 
     def sweep(index: Int[Array, ""], carry: tuple[Array, Array]) -> tuple[Array, Array]:
         white, draws = carry
-        (one, square), (two, more) = (
-            half_sweep(white, *part)
-            for part in zip(shard.halves, shard.weights, keys[index, :2], strict=True)
+        (sum_1, square_1), (sum_2, square_2) = (
+            half_sweep(white, *half)
+            for half in zip(shard.halves, shard.weights, keys[index, :2], strict=True)
         )
-        mean = one + two
-        scale = jnp.sqrt(2 * gammas[index] / (square + more - mean @ mean))
+        mean = sum_1 + sum_2
+        scale = jnp.sqrt(2 * gammas[index] / (square_1 + square_2 - mean @ mean))
         white = scale * mean + noise[index]
         return white, draws.at[index].set(white)
 
-    carry = (state.white, jnp.zeros((BLOCK, dim), kind))
+    carry = (state.white, jnp.zeros((BLOCK, dim), dtype))
     white, draws = jax.lax.fori_loop(first, first + num_steps, sweep, carry)
     return CachedState(state.step + num_steps, white), draws @ shard.unwhiten
 
 
 class StreamedState(NamedTuple):
-    """What is carried from sweep to sweep: the coefficients, and all random generators."""
+    """The state between sweeps: the coefficients, and all random generators."""
 
     beta: Float[np.ndarray, " dim"]
-    own: Generator
-    of_ranges: list[Generator]
+    rng: Generator
+    range_rngs: list[Generator]
 
 
 class Streamed(NamedTuple):
-    """A shard too large for cache, read once a sweep, range by range, on all cores.
+    """A shard too large for cache, read in ranges on all cores, once per sweep.
 
     `np.vecdot` and `np.einsum` release Python's lock and use no threads of their own.
     """
@@ -192,46 +192,48 @@ class Streamed(NamedTuple):
     whiten_t: Float[np.ndarray, "dim dim"]
 
     @classmethod
-    def prepare(cls, x: np.ndarray, sign: np.ndarray, precision: float, kind: Any) -> "Streamed":
-        """Factorise once."""
+    def prepare(cls, x: np.ndarray, sign: np.ndarray, precision: float, dtype: Any) -> "Streamed":
+        """Compute the Cholesky factor."""
         whiten = _whitener(x, precision)
-        x = np.ascontiguousarray(x, kind)
+        x = np.ascontiguousarray(x, dtype)
         return cls(
-            x, sign.astype(kind), np.ascontiguousarray(whiten), np.ascontiguousarray(whiten.T)
+            x, sign.astype(dtype), np.ascontiguousarray(whiten), np.ascontiguousarray(whiten.T)
         )
 
     def ranges(self) -> list[slice]:
-        """The ranges of rows."""
+        """Return the ranges of rows."""
         return cut(len(self.x), int(np.clip(RANGE_BYTES // self.x[0].nbytes, *RANGE_ROWS)))
 
     def init(self, start: np.ndarray, key: Array) -> StreamedState:
-        """The state at a start."""
-        own, *of_ranges = generators(key, 1 + len(self.ranges()))
-        return StreamedState(start.astype(float), own, of_ranges)
+        """Return the initial state."""
+        rng, *range_rngs = generators(key, 1 + len(self.ranges()))
+        return StreamedState(start.astype(float), rng, range_rngs)
 
     def advance(
         self, state: StreamedState, key: Array, num_steps: int
     ) -> tuple[StreamedState, Float[np.ndarray, "step dim"]]:
-        """Sweeps, in NumPy."""
+        """Run sweeps in NumPy."""
         del key
-        beta, own, of_ranges = state.beta, copy.deepcopy(state.own), copy.deepcopy(state.of_ranges)
-        parts = [Range(self, rows, rng) for rows, rng in zip(self.ranges(), of_ranges, strict=True)]
+        beta, rng, range_rngs = copy.deepcopy(state)
+        parts = [
+            Range(self, rows, range_rng)
+            for rows, range_rng in zip(self.ranges(), range_rngs, strict=True)
+        ]
         draws = np.empty((num_steps, self.x.shape[1]))
         for step in range(num_steps):
-            narrow = beta.astype(self.x.dtype, copy=False)
-            on_each(partial(Range.draw, beta=narrow), parts)
+            on_each(partial(Range.draw, beta=beta.astype(self.x.dtype, copy=False)), parts)
             white = np.vecdot(
                 self.whiten, np.sum([part.sum for part in parts], axis=0, dtype=float)
             )
             square = sum(part.square for part in parts) - white @ white
-            scale = np.sqrt(2 * own.standard_gamma(len(self.x) / 2) / square)
-            noise = own.standard_normal(len(white))
+            scale = np.sqrt(2 * rng.standard_gamma(len(self.x) / 2) / square)
+            noise = rng.standard_normal(len(white))
             beta = draws[step] = np.vecdot(self.whiten_t, scale * white + noise)
-        return StreamedState(beta, own, of_ranges), draws
+        return StreamedState(beta, rng, range_rngs), draws
 
 
 class Range:
-    """One range of rows, its generator, and room for its latent values."""
+    """One range of rows, its generator, and buffers for its latent values."""
 
     def __init__(self, shard: Streamed, rows: slice, rng: Generator):
         self.x, self.sign, self.rng = shard.x[rows], shard.sign[rows], rng

@@ -1,9 +1,11 @@
-r"""Proposals for importance sampling: a Student t with the mean and the scale of draws, and resampling of its points.
+r"""Student-t proposals for importance sampling, and systematic resampling.
 
-$$\log w(u) = \log p(u) - \log q(u), \qquad \log q(u) = -\frac{\nu + d}{2} \log \Bigl(1 + \frac{\lVert z \rVert^2}{\nu}\Bigr) + \text{const},$$
+$$\log w(u) = \log p(u) - \log q(u), \qquad
+  \log q(u) = -\frac{\nu + d}{2} \log \Bigl(1 + \frac{\lVert z \rVert^2}{\nu}\Bigr)
+  + \text{const},$$
 
-where $z$ is the point $u$ in coordinates in which the draws are white. Draws that were combined have no density that is known;
-those of the Student t do, so that weights are right.
+where $z$ is the point $u$ in coordinates in which the draws are white. The density of combined
+draws is unknown; that of a Student t with their mean and covariance is known, which weights need.
 """
 
 from collections.abc import Callable
@@ -17,25 +19,25 @@ from ..linalg.stein import Draws
 from ..linalg.whitening import Whitening
 from ..target import Target
 
-NUM_AT_ONCE = 500  # points of one evaluation of the target
+MAX_POINTS = 500  # per evaluation of the target
 
 
 class Proposals(NamedTuple):
-    """Points, and the logarithms of their importance ratios; minus infinity where the target is not finite."""
+    """Points and their log importance ratios, -inf where the target is not finite."""
 
     points: Draws
     log_ratios: Float[np.ndarray, " draw"]
 
 
 class Proposal(NamedTuple):
-    """A Student t, whose tails are a little heavier than a Gaussian's, in any number of dimensions."""
+    """A multivariate Student t with tails slightly heavier than a Gaussian's in any dimension."""
 
     frame: Whitening
     freedom: float
 
     @classmethod
     def of(cls, draws: Draws) -> "Proposal":
-        """The one that lies where draws do, and is as wide."""
+        """Return the proposal with the location and the scale of draws."""
         return cls(Whitening.from_draws(draws), 10.0 + draws.shape[1])
 
     def propose(
@@ -45,12 +47,12 @@ class Proposal(NamedTuple):
         generator: np.random.Generator,
         advance: Callable[[], None] = lambda: None,
     ) -> Proposals:
-        """Points and their ratios."""
-        parts = []
-        for first in range(0, count, NUM_AT_ONCE):
-            parts.append(self._propose(min(NUM_AT_ONCE, count - first), target, generator))
+        """Draw points and compute their log ratios; `advance` is called after each evaluation."""
+        batches = []
+        for first in range(0, count, MAX_POINTS):
+            batches.append(self._propose(min(MAX_POINTS, count - first), target, generator))
             advance()
-        return Proposals(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return Proposals(*(np.concatenate(part) for part in zip(*batches, strict=True)))
 
     def _propose(self, count: int, target: Target, generator: np.random.Generator) -> Proposals:
         dim = len(self.frame.centre)
@@ -68,8 +70,8 @@ class Proposal(NamedTuple):
 def resampled(
     weights: Float[np.ndarray, " draw"], count: int, generator: np.random.Generator
 ) -> Int[np.ndarray, " chosen"]:
-    """Which are chosen by their weights: systematic resampling, in random order."""
+    """Return indices chosen by their weights: systematic resampling, in random order."""
     cumulative = np.cumsum(weights)
-    places = (generator.uniform() + np.arange(count)) / count * cumulative[-1]
-    chosen = np.searchsorted(cumulative, places).clip(max=len(weights) - 1)
+    positions = (generator.uniform() + np.arange(count)) / count * cumulative[-1]
+    chosen = np.searchsorted(cumulative, positions).clip(max=len(weights) - 1)
     return generator.permutation(chosen)

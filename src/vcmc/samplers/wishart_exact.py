@@ -1,15 +1,19 @@
 r"""Exact draws of a precision matrix under its conjugate prior.
 
-With $\Lambda \sim \mathrm{Wishart}(\nu, V)$ to the power $\tau$ and $n$ rows $x \sim N(\mu, \Lambda^{-1})$ of scatter
-$S = \sum (x - \mu)(x - \mu)^\top$ around a known mean, in the space of matrices
+With $\Lambda \sim \mathrm{Wishart}(\nu, V)$ to the power $\tau$ and $n$ rows
+$x \sim N(\mu, \Lambda^{-1})$ of scatter $S = \sum (x - \mu)(x - \mu)^\top$ around a known mean, in
+the space of matrices
 
-$$\Lambda \mid x \sim \mathrm{Wishart}(\nu', V'), \quad \nu' = \tau (\nu - d - 1) + n + d + 1, \quad V' = (\tau V^{-1} + S)^{-1}.$$
+$$\Lambda \mid x \sim \mathrm{Wishart}(\nu', V'), \quad
+  \nu' = \tau (\nu - d - 1) + n + d + 1, \quad V' = (\tau V^{-1} + S)^{-1}.$$
 
-A draw is $\Lambda = L L^\top$ with $L = C A$, $C C^\top = V'$, $A$ lower triangular, standard normal below the diagonal and
-$A_{ii}^2 \sim \chi^2_{\nu' - i + 1}$ on it (Bartlett). Real coordinates are $L$ with the logarithms of its diagonal, and the
-map from them has $|J| \propto \prod_i L_{ii}^{d - i + 2}$. Everywhere here $|J|$ is raised to the power $\tau$ with the prior, so
-that shards multiply to the posterior *in real coordinates*. That multiplies the density of $L$ by
-$\prod_i L_{ii}^{-(1 - \tau)(d - i + 2)}$, which only takes $(1 - \tau)(d - i + 2)$ off the degrees of freedom of $A_{ii}^2$.
+A draw is $\Lambda = L L^\top$ with $L = C A$, $C C^\top = V'$, and $A$ lower triangular, standard
+normal below the diagonal and $A_{ii}^2 \sim \chi^2_{\nu' - i + 1}$ on it (Bartlett). Real
+coordinates are $L$ with the logarithms of its diagonal, and the map from them has
+$|J| \propto \prod_i L_{ii}^{d - i + 2}$. As in all of vcmc, $|J|$ is raised to the power $\tau$
+with the prior, so that the densities of shards multiply to the posterior *in real coordinates*.
+That multiplies the density of $L$ by $\prod_i L_{ii}^{-(1 - \tau)(d - i + 2)}$, which only
+subtracts $(1 - \tau)(d - i + 2)$ from the degrees of freedom of $A_{ii}^2$.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -28,10 +32,10 @@ class WishartExact(AbstractSampler):
     """Independent draws of `vcmc.models.NormalWishart`: no warm-up, no autocorrelation.
 
     Args:
-        num_chains: chains in every shard.
-        temper_jacobian: temper in real coordinates, as NUTS does, so that shards multiply to the
-            posterior there. Without it, shards multiply to the posterior in the space of matrices,
-            as in the paper: for combiners that work there.
+        num_chains: chains per shard.
+        temper_jacobian: temper in real coordinates, as NUTS does, so that the densities of shards
+            multiply to the posterior there. Without it, they multiply to the posterior in the
+            space of matrices, as in the paper: for combiners that work there.
     """
 
     num_warmup: int = 0
@@ -42,7 +46,10 @@ class WishartExact(AbstractSampler):
     def setup(self, density: Subposterior) -> "Bartlett":
         model: Any = density.model
         if model.exact_sampler is not WishartExact:
-            raise TypeError(f"WishartExact samples vcmc.models.NormalWishart only; got {model!r}.")
+            raise TypeError(
+                f"WishartExact needs a vcmc.models.NormalWishart; got {model!r}. "
+                "Use vcmc.samplers.NUTS() for other models."
+            )
         posterior: Wishart = model.posterior_of(density.shard, density.prior_power)
         index = jnp.arange(1, model.dim + 1)
         dofs = posterior.dof - index + 1
@@ -68,7 +75,7 @@ class WishartExact(AbstractSampler):
 
 
 class Wishart(NamedTuple):
-    """A Wishart distribution by its degrees of freedom and the inverse of its scale matrix."""
+    """A Wishart distribution, by its degrees of freedom and the inverse of its scale matrix."""
 
     dof: Scalar
     inverse_scale: Float[Array, "dim dim"]
@@ -80,21 +87,21 @@ class Wishart(NamedTuple):
 
 
 class Bartlett(NamedTuple):
-    """Bartlett's decomposition: a root of the scale matrix, and degrees of freedom of the diagonal."""
+    """Bartlett's decomposition: a root of the scale, and the diagonal's degrees of freedom."""
 
     root: Float[Array, "dim dim"]
     dofs: Float[Array, " dim"]
 
     def draw(self, key: Array) -> Float[Array, "dim dim"]:
-        """A Cholesky factor of one draw."""
-        below, on = jax.random.split(key)
-        normal = jnp.tril(jax.random.normal(below, self.root.shape), -1)
-        chi = jnp.sqrt(2 * jax.random.gamma(on, self.dofs / 2))
+        """Return a Cholesky factor of one draw."""
+        normal_key, gamma_key = jax.random.split(key)
+        normal = jnp.tril(jax.random.normal(normal_key, self.root.shape), -1)
+        chi = jnp.sqrt(2 * jax.random.gamma(gamma_key, self.dofs / 2))
         return self.root @ (normal + jnp.diag(chi))
 
 
 @jax.jit
 def _points(shard: Bartlett, step: Int[Array, ""], key: Array) -> Float[Array, "block point"]:
-    """A block of draws as points: a Cholesky factor of a draw is what its coordinates are made of."""
+    """Return a block of draws as points, from their Cholesky factors."""
     keys = jax.vmap(lambda index: jax.random.fold_in(key, step + index))(jnp.arange(BLOCK))
     return biject_to(constraints.lower_cholesky).inv(jax.vmap(shard.draw)(keys))
