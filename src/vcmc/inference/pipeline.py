@@ -16,7 +16,7 @@ from ..combiners.base import Subposteriors
 from ..data.params import to_params
 from ..data.partition import check_seed
 from ..density import Subposterior
-from ..diagnostics.additivity import ShardFacts, check_information, shard_facts
+from ..diagnostics.information import ShardFacts, check_information, shard_facts
 from ..diagnostics.shards import broken_shards
 from ..errors import CombineError, ShardError
 from ..model import Model
