@@ -359,7 +359,7 @@ def test_potentials_count_where_they_are_declared(pm):
         ({"prior_potentials": ["penalties"]}, "declared but not in the model"),
         (
             {"prior_potentials": ["penalty"], "likelihood_potentials": ["fit", "total"]},
-            r"pm.Potential\('total'\) is declared a likelihood and must have one value per row; got shape \(\)",
+            r"pm.Potential\('total'\) is declared as likelihood and must have one value per row; got shape \(\)",
         ),
         (
             {"prior_potentials": ["penalty", "total"], "likelihood_potentials": ["fit"]},
@@ -502,13 +502,13 @@ def some_bounds(pm, y):
         ),
         (latent_of_fixed_size, "must run on any number of rows.*hard-coded"),
         (fixed_shape, "must run on any number of rows.*hard-coded"),
-        (covariate_not_in_rows, r"Are \['other'\] per row\? Name them in rows too"),
+        (covariate_not_in_rows, r"Are \['other'\] per row\? Name them in rows, too"),
         (discrete, "'kind' is discrete.*sum it out"),
-        (baked_in, "'obs' observes is an array that is baked into the model.*pm.Data"),
-        (not_in_rows, r"'obs' observes pm.Data \['other'\], which rows do not name"),
+        (baked_in, "'obs' observes an array that is fixed in the model.*pm.Data"),
+        (not_in_rows, r"'obs' observes pm.Data \['other'\], which is not among the rows"),
         (joint, "one joint distribution over all rows"),
         (random_walk, "one joint distribution over all rows"),
-        (columns_beside_rows, r"\(N, 1\) beside \(N,\)"),
+        (columns_beside_rows, r"\(N, 1\) and \(N,\)"),
         (scaled, "total_size, pm.Minibatch"),
         (minibatch, "total_size, pm.Minibatch"),
         (missing, "PyMC imputes missing values of 'obs'"),
@@ -552,8 +552,8 @@ def test_a_model_that_observes_nothing_or_has_no_data_is_refused(pm):
         ({"z": Y["y"]}, r"must be those of pm.Data in the model, \['x', 'y'\]; got \['z'\]"),
         ({"x": X, "y": ROWS["y"][:9]}, "must have the same number of rows"),
         ({"x": X[:, 0], "y": ROWS["y"]}, r"rows\['x'\] must have 2 axes.*got shape \(400,\)"),
-        ({"x": X, "y": ROWS["y"] + 0.5}, r"rows\['y'\] must hold whole numbers"),
-        ({"x": X}, r"observes pm.Data \['y'\], which rows do not name"),
+        ({"x": X, "y": ROWS["y"] + 0.5}, r"rows\['y'\] must hold integers"),
+        ({"x": X}, r"observes pm.Data \['y'\], which is not among the rows"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(pm, rows, message):
