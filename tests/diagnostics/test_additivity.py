@@ -102,7 +102,8 @@ def test_components_that_are_not_exchangeable_are_refused():
     rows = {"x": np.random.default_rng(0).normal(size=50)}
     space = {"centres": vcmc.Exchangeable(2, vcmc.Real()), "shares": vcmc.Simplex(2)}
     with pytest.raises(
-        vcmc.ModelError, match=r"\['centres'\] are declared to have 2 exchangeable.*one of \['shares'\]"
+        vcmc.ModelError,
+        match=r"\['centres'\] are declared to have 2 exchangeable.*one of \['shares'\]",
     ):
         vcmc.infer(mixture(space), rows, num_shards=2)
 

@@ -9,6 +9,7 @@ from vcmc.diagnostics.information import shard_facts
 from vcmc.errors import ModelError
 from vcmc.target import Target
 
+
 def half_silent(params, rows):
     """Return a log likelihood in which rows with z = 0 are silent on the second coefficient."""
     return -0.5 * (rows["y"] - params["beta"][0] - rows["z"] * params["beta"][1]) ** 2

@@ -22,7 +22,11 @@ def verdict(mean=0.0, mean_se=0.01, sd=0.0, sd_se=0.01, notes=(), ess=1000.0, **
     [
         ({}, "good", "The result is good."),
         ({"mean": 0.09}, "good", "mean of beta[1] +0.090 ± 0.010 sd"),
-        ({"mean": -0.3}, "poor", "The mean of beta[1] is off by 0.30 ± 0.01 posterior sd (too low)."),
+        (
+            {"mean": -0.3},
+            "poor",
+            "The mean of beta[1] is off by 0.30 ± 0.01 posterior sd (too low).",
+        ),
         (
             {"mean": 0.3, "mean_se": 0.11},
             "doubtful",
