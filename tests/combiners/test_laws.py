@@ -1,6 +1,5 @@
 """The laws of combiners are those of vcmc.testing; every combiner keeps them, and copes with a thousand shards."""
 
-
 import jax.numpy as jnp
 import numpy as np
 import pytest

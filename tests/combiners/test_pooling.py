@@ -30,10 +30,11 @@ def test_transported_draws_have_the_mean_and_covariance_of_the_goal(gaussian_sha
     shards = gaussian_shards(4, 2)
     goal = np.array([[2.0, 0.5], [0.5, 1.0]])
     maps = transport_maps(shards.covariances, goal)
-    draws = transport(shards.subposteriors(4000), shards.means, np.array([3.0, -1.0]), maps)
+    mean = np.array([3.0, -1.0])
+    draws = np.asarray(transport(shards.subposteriors(4000), shards.means, mean, maps))
     assert draws.shape == (4000, 2)
     # a thousand draws of every shard, whose own moments are exact
-    assert np.abs(np.mean(draws, axis=0) - [3, -1]).max() < 4 * np.sqrt(2 / 4000)
+    assert np.abs(draws.mean(axis=0) - mean).max() < 4 * np.sqrt(2 / 4000)
     assert np.abs(np.cov(draws.T) - goal).max() < 4 * 2 * np.sqrt(2 / 4000)
 
 

@@ -14,7 +14,7 @@ def model(y, scale=1.0):
     numpyro.deterministic("square", mean**2)
     numpyro.factor("penalty", -jnp.sum(mean**4))
     with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("kind", dist.Categorical(jnp.ones(3)), infer={"enumerate": "parallel"})
+        numpyro.sample("kind", dist.Categorical(jnp.ones(3) / 3), infer={"enumerate": "parallel"})
         numpyro.sample("y", dist.Normal(mean[0], 1), obs=y)
 
 
