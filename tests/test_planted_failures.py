@@ -245,7 +245,7 @@ def test_a_separated_shard_that_its_prior_does_not_hold_is_named(combiner, outco
     assert_not_good(
         lambda: inferred(WIDE_PROBIT, outcomes, y, combiner),
         "Shard 2 is more than 20 times as wide as the others",
-        "the tempered prior does not hold them",
+        "the tempered prior is weak",
     )
 
 
