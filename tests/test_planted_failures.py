@@ -95,7 +95,9 @@ def test_a_shard_of_corrupted_rows_is_named(combiner, conjugate, partition):
 @both
 def test_a_constant_chain_is_refused(combiner, conjugate, partition, draws):
     draws[2] = draws[2, 0]
-    with pytest.raises(ValueError, match="shard 2: one of its chains never moved: all draws are the same"):
+    with pytest.raises(
+        ValueError, match="shard 2: one of its chains never moved: all draws are the same"
+    ):
         combined({"beta": draws}, conjugate.model, partition, combiner)
 
 

@@ -1,4 +1,5 @@
-"""The laws of combiners are those of vcmc.testing; every combiner keeps them, and copes with a thousand shards."""
+"""The laws of combiners are those of vcmc.testing; every combiner keeps them, and copes with a
+thousand shards."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,7 +36,8 @@ def test_every_combiner_is_here(members):
     assert classes == {type(combiner) for combiner in COMBINERS.values()}
 
 
-# These estimate the shards' densities: how far a run is off depends on how well n draws show a density, not on n alone.
+# These estimate the shards' densities: how far a run is off depends on how well n draws show a
+# density, not on n alone.
 OF_DENSITIES = ("Nonparametric", "PartitionTree", "Semiparametric", "Weierstrass")
 SMOOTHING = 0.03
 

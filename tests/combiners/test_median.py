@@ -47,7 +47,8 @@ def test_one_shard_in_ten_may_be_wrong(powered):
     clean = Median()(truth.subposteriors(4000))
     combined = Median()(truth.subposteriors(corrupted(truth, 4000, 3, 50.0)))
     shift = np.abs(np.mean(combined.draws, axis=0) - np.mean(clean.draws, axis=0)) / truth.sds
-    # an average would be off by 5 sds; shards' means are √10 sds apart, of which a tenth or two may be gone
+    # an average would be off by 5 sds; shards' means are √10 sds apart, of which a tenth or two may
+    # be gone
     assert shift.max() < 1.5
     assert np.abs((combined.draws - truth.mean) / truth.sds).max() < 20
     assert not clean.notes

@@ -31,7 +31,8 @@ def test_units_do_not_matter(powered):
 
 
 def test_skewness_is_kept(powered):
-    # log-gamma shards whose means and sds differ: after the move all have one skewness, which pooling leaves alone
+    # log-gamma shards whose means and sds differ: after the move all have one skewness, which
+    # pooling leaves alone
     generator, truth = np.random.default_rng(1), powered(4, 1)
     scales, shifts = np.array([[1.0, 1.5, 0.5, 1.0], [1.0, 0.0, 2.0, 1.0]])[:, :, None, None]
     skewed = shifts + scales * np.log(generator.gamma(3.0, size=(4, 5000, 1)))

@@ -86,7 +86,8 @@ def test_single_precision_is_no_offence():
 
 
 def mixture(space):
-    """Two centres and their shares: relabelling centres alone changes the density, relabelling both does not."""
+    """Two centres and their shares: relabelling centres alone changes the density, relabelling both
+    does not."""
     return vcmc.Model(
         space,
         log_prior=lambda params: (

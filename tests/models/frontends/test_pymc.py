@@ -1,4 +1,5 @@
-"""PyMC models: the same density as in NumPyro and in JAX, what is refused, and the way back to PyMC."""
+"""PyMC models: the same density as in NumPyro and in JAX, what is refused, and the way back to
+PyMC."""
 
 import sys
 
@@ -122,7 +123,8 @@ def inferred(model):
 
 
 def test_the_same_density_has_the_same_posterior(tree):
-    """NumPyro's is left out, as its density was shown to be the same, and a sampler takes five seconds to compile."""
+    """NumPyro's is left out, as its density was shown to be the same, and a sampler takes five
+    seconds to compile."""
     found = [tree, inferred(JAX_LOGISTIC)]
     for name in ("scale", "beta"):
         first, second = (
@@ -216,7 +218,8 @@ def test_potentials_count_where_they_are_declared(pm, around):
         ({"prior_potentials": ["penalties"]}, "declared but not in the model"),
         (
             {"prior_potentials": ["penalty"], "likelihood_potentials": ["fit", "total"]},
-            r"pm.Potential\('total'\) is declared as likelihood and must have one value per row; got shape \(\)",
+            r"pm.Potential\('total'\) is declared as likelihood and must have one value "
+            r"per row; got shape \(\)",
         ),
         (
             {"prior_potentials": ["penalty", "total"], "likelihood_potentials": ["fit"]},
@@ -262,7 +265,8 @@ def test_without_pymc_the_error_says_what_to_install(monkeypatch):
 
 
 def assert_predicts(tree, bought):
-    """Predictions have each draw's own probability, so that they are larger where it is, row by row."""
+    """Predictions have each draw's own probability, so that they are larger where it is, row by
+    row."""
     probability = jax.nn.sigmoid(vcmc.posterior_draws(tree)["beta"] @ X.T)
     error = jnp.sqrt(jnp.sum(probability * (1 - probability), axis=0)) / len(probability)
     np.testing.assert_array_less(jnp.abs(bought.mean(axis=0) - probability.mean(axis=0)), 5 * error)

@@ -123,7 +123,8 @@ def some_bounds(pm, y):
     [
         (
             latent_per_row,
-            r"'effect' has one value per row \(shape \(5,\) for 5 rows, \(7,\) for 7\).*integrate it out",
+            r"'effect' has one value per row \(shape \(5,\) for 5 rows, \(7,\) for "
+            r"7\).*integrate it out",
         ),
         (latent_of_fixed_size, "must run on any number of rows.*hard-coded"),
         (fixed_shape, "must run on any number of rows.*hard-coded"),
