@@ -87,15 +87,17 @@ def test_a_shard_of_corrupted_rows_is_named(combiner, conjugate, partition):
     beta = exact_draws(conjugate, corrupted)
     assert_not_good(
         lambda: combined({"beta": beta}, conjugate.model, corrupted, combiner),
-        "shards 3 disagree",
-        "are those shards' rows sound?",
+        "Shard 3 disagrees",
+        "are they sound?",
     )
 
 
 @both
 def test_a_constant_chain_is_refused(combiner, conjugate, partition, draws):
     draws[2] = draws[2, 0]
-    with pytest.raises(ValueError, match="shard 2: a chain of it is stuck: all draws are the same"):
+    with pytest.raises(
+        ValueError, match="shard 2: one of its chains never moved: all draws are the same"
+    ):
         combined({"beta": draws}, conjugate.model, partition, combiner)
 
 
@@ -104,7 +106,7 @@ def test_a_chain_that_got_stuck_is_named(combiner, conjugate, partition, draws):
     draws[2, 200:] = draws[2, 200]
     assert_not_good(
         lambda: combined({"beta": draws}, conjugate.model, partition, combiner),
-        "shards 2 did not converge",
+        "Shard 2 did not converge",
     )
 
 
@@ -112,7 +114,7 @@ def test_a_chain_that_hardly_moves_is_named(conjugate, partition, draws):
     draws[2] = np.repeat(draws[2, ::20], 20, axis=0)
     assert_not_good(
         lambda: combined({"beta": draws}, conjugate.model, partition, DEFAULT),
-        "shards 2 have few effective draws",
+        "Shard 2 has few effective draws",
     )
 
 
@@ -123,7 +125,7 @@ def test_chains_that_drift_are_named(shards, combiner, conjugate, partition, dra
     draws[shards] += trend * draws[shards].std(axis=1, keepdims=True)
     assert_not_good(
         lambda: combined({"beta": draws}, conjugate.model, partition, combiner),
-        f"shards {', '.join(map(str, shards))} did not converge",
+        f"{', '.join(map(str, shards))} did not converge",
     )
 
 
@@ -133,7 +135,7 @@ def test_draws_of_one_shard_in_place_of_anothers_are_refused(
     order, combiner, conjugate, partition, draws
 ):
     draws[5] = draws[1, ::order]
-    with pytest.raises(ValueError, match="shard 5: its draws are those of shard 1"):
+    with pytest.raises(ValueError, match="shard 5: its draws are the same as those of shard 1"):
         combined({"beta": draws}, conjugate.model, partition, combiner)
 
 
@@ -145,9 +147,9 @@ def test_a_shard_without_information_is_named(combiner, conjugate, partition):
     beta = exact_draws(conjugate, silent)
     assert_not_good(
         lambda: combined({"beta": beta}, conjugate.model, silent, combiner),
-        "shards 3 are more than 20 times as wide as others",
+        "Shard 3 is more than 20 times as wide as the others",
         "beta[2]",
-        "their rows say next to nothing there",
+        "the rows say next to nothing there",
     )
 
 
@@ -157,7 +159,7 @@ def test_infer_names_a_shard_without_information(conjugate, partition):
     silent = vcmc.Partition({"x": x, "y": partition.rows["y"]}, partition.members)
     assert_not_good(
         lambda: vcmc.infer(conjugate.model, silent, num_draws=300, progress=False),
-        "1 of 8 shards hold no information on beta[2]",
+        "1 of 8 shards holds no information on beta[2]",
     )
 
 
@@ -233,8 +235,8 @@ def test_a_shard_of_flipped_labels_is_named(combiner, outcomes):
     y[flipped] = 1 - y[flipped]
     assert_not_good(
         lambda: inferred(PROBIT, outcomes, y, combiner),
-        "shards 2 disagree",
-        "are those shards' rows sound?",
+        "Shard 2 disagrees",
+        "are they sound?",
     )
 
 
@@ -244,8 +246,8 @@ def test_a_separated_shard_that_its_prior_does_not_hold_is_named(combiner, outco
     y[separated] = outcomes.rows["x"][separated, 1] < 0.3
     assert_not_good(
         lambda: inferred(WIDE_PROBIT, outcomes, y, combiner),
-        "shards 2 are more than 20 times as wide as others",
-        "the tempered prior does not hold them",
+        "Shard 2 is more than 20 times as wide as the others",
+        "the tempered prior is weak",
     )
 
 
@@ -293,7 +295,7 @@ def test_shards_in_different_modes_are_named(missed, combiner, even):
     signs = np.ones(NUM_SHARDS)
     signs[missed] = -1
     theta = even.draws(signs)
-    words = [f"shards {', '.join(map(str, missed))} disagree", "The posterior has another mode"]
+    words = [f"{', '.join(map(str, missed))} disagree", "The posterior has another mode"]
     assert_not_good(
         lambda: combined({"theta": theta}, even.model, even.partition, combiner), *words
     )
@@ -374,7 +376,7 @@ def test_labels_that_switch_within_a_chain_are_named(share, combiner, mixture):
     switched[3, first:] = switched[3, first:, ::-1]
     assert_not_good(
         lambda: combined({"centres": switched}, model, partition, combiner),
-        "labels of exchangeable components change within the chains of shards 3",
+        "Shard 3: exchangeable components switch labels within the chains",
     )
 
 

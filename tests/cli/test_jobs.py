@@ -119,13 +119,13 @@ def test_files_of_draws_are_combined(tmp_path):
     for file in files:
         np.savez(file, beta=generator.normal(size=(500, 2)))
     said = vcmc_does("combine", *files, "--out", tmp_path / "posterior.nc")
-    assert "How good the result is, is not known" in said
+    assert "The quality of the result is unknown" in said
     import xarray as xr
 
     with xr.open_datatree(tmp_path / "posterior.nc") as tree:
         assert tree["posterior"]["beta"].shape == (1, 500, 2)
     vcmc_does("report", tmp_path / "posterior.nc")
-    assert "is not known" in (tmp_path / "posterior.html").read_text()
+    assert "The quality of the result is unknown" in (tmp_path / "posterior.html").read_text()
     assert "page.html" in vcmc_does(
         "report", tmp_path / "posterior.nc", "--out", tmp_path / "page.html"
     )

@@ -13,7 +13,8 @@ from vcmc.space import Product
 
 
 class Powered(NamedTuple):
-    """Shards of a linear regression, with all of the prior and their likelihood to the power K, and the posterior of all rows."""
+    """Shards of a linear regression, with all of the prior and their likelihood to the power K, and
+    the posterior of all rows."""
 
     shards: Any
     mean: np.ndarray
@@ -33,7 +34,8 @@ class Powered(NamedTuple):
         )
 
     def off(self, draws: Any) -> tuple[float, float]:
-        """By how many sds the means of draws are off, and by how much their covariance, relative to the sds."""
+        """By how many sds the means of draws are off, and by how much their covariance, relative to
+        the sds."""
         covariance = np.cov(np.asarray(draws).T) - self.covariance
         return (
             float(np.abs((np.mean(draws, axis=0) - self.mean) / self.sds).max()),
@@ -71,7 +73,8 @@ def _subposteriors(draws, target=None, seed=0):
 
 
 def _errors(merged, mean, covariance):
-    """The errors of the mean, in standard deviations, and of the standard deviations, relative to them."""
+    """The errors of the mean, in standard deviations, and of the standard deviations, relative to
+    them."""
     merged, sds = np.asarray(merged), np.sqrt(np.diag(covariance))
     return np.abs((merged.mean(axis=0) - mean) / sds).max(), np.abs(
         merged.std(axis=0) / sds - 1
@@ -86,7 +89,8 @@ def _log_gammas(shape, size, generator):
 
 
 def _rare_successes(seed, num_draws, num_shards=15, num_trials=10_000):
-    """Logits of exact draws of shards that have two successes on average, and the posterior's mean and covariance."""
+    """Logits of exact draws of shards that have two successes on average, and the posterior's mean
+    and covariance."""
     generator = np.random.default_rng(seed)
     successes = generator.uniform(size=num_trials) < 2 * num_shards / num_trials
     draws = []
@@ -103,7 +107,8 @@ def _rare_successes(seed, num_draws, num_shards=15, num_trials=10_000):
 
 
 def _agreeing(num_shards, dim, num_draws, seed=0):
-    """Gaussian shards of one covariance, with means as far apart as such shards of one data set have them."""
+    """Gaussian shards of one covariance, with means as far apart as such shards of one data set
+    have them."""
     generator = np.random.default_rng(seed)
     means = generator.normal(size=(num_shards, 1, dim))
     return list(means + generator.normal(size=(num_shards, num_draws, dim))), means.mean(
@@ -112,7 +117,8 @@ def _agreeing(num_shards, dim, num_draws, seed=0):
 
 
 def _two_modes(combiner):
-    """What a combiner makes of shards that all see two modes, whose masses are checked, and the scale of a mode in a shard."""
+    """What a combiner makes of shards that all see two modes, whose masses are checked, and the
+    scale of a mode in a shard."""
     generator = np.random.default_rng(0)
     draws, num_draws, left, scale = [], 10_000, np.array([0.3, 0.5, 0.6]), 0.7
     for share in left:
@@ -120,7 +126,8 @@ def _two_modes(combiner):
         draws.append((modes + scale * generator.normal(size=num_draws))[:, None])
     merged = np.asarray(combiner(_subposteriors(draws)).draws)[:, 0]
     odds = np.prod(left / (1 - left))
-    # the shards' own shares are known to 0.5 / √n each, and the product's to √3 times that, twice for resampling
+    # the shards' own shares are known to 0.5 / √n each, and the product's to √3 times that, twice
+    # for resampling
     assert np.mean(merged < 0) == pytest.approx(
         odds / (1 + odds), abs=4 * np.sqrt(5) * 0.5 / np.sqrt(num_draws)
     )

@@ -8,7 +8,8 @@ NUM_DRAWS = 20_000
 
 
 def closed_form(shards):
-    """Mean and covariance of the barycentre, in coordinates in which the shards' covariances are the identity on average."""
+    """Mean and covariance of the barycentre, in coordinates in which the shards' covariances are
+    the identity on average."""
     outside = np.linalg.cholesky(shards.covariances.mean(axis=0))
     inside = np.linalg.inv(outside)
     return shards.means.mean(axis=0), outside @ barycenter(

@@ -47,7 +47,7 @@ def test_a_start_that_is_far_off_is_said_to_be(shards):
     combined = ImportanceResample(Off(8.0))(shards.subposteriors(1000))
     first, second = combined.notes
     assert first == "a note of the start"
-    assert "not to be trusted: their Pareto k is" in second
+    assert "cannot be trusted: their Pareto k is" in second
     assert "2000 points are worth" in second
 
 
@@ -85,7 +85,7 @@ def test_it_needs_what_its_start_needs():
 @pytest.mark.parametrize(
     ("settings", "kind", "message"),
     [
-        ({"num_proposals": 0}, ValueError, "num_proposals must be a whole number above 0; got 0"),
+        ({"num_proposals": 0}, ValueError, "num_proposals must be a positive integer; got 0"),
     ],
 )
 def test_bad_settings_are_refused(settings, kind, message):

@@ -1,12 +1,10 @@
-"""The laws of combiners are those of vcmc.testing; every combiner keeps them, and copes with a thousand shards."""
-
-from pathlib import Path
+"""The laws of combiners are those of vcmc.testing; every combiner keeps them, and copes with a
+thousand shards."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import vcmc
 from vcmc import combiners
 from vcmc.aggregators import VectorFamily
 from vcmc.combiners import Subposteriors
@@ -38,7 +36,8 @@ def test_every_combiner_is_here(members):
     assert classes == {type(combiner) for combiner in COMBINERS.values()}
 
 
-# These estimate the shards' densities: how far a run is off depends on how well n draws show a density, not on n alone.
+# These estimate the shards' densities: how far a run is off depends on how well n draws show a
+# density, not on n alone.
 OF_DENSITIES = ("Nonparametric", "PartitionTree", "Semiparametric", "Weierstrass")
 SMOOTHING = 0.03
 
@@ -76,10 +75,3 @@ def test_a_thousand_shards(combiner, gaussian_shards):
     assert np.isfinite(found).all()
     # within the spread of a shard, whose mean is theirs
     assert (np.abs(found.mean(axis=0) - one.means[0]) < np.sqrt(np.diag(one.covariances[0]))).all()
-
-
-def test_the_table_in_the_docs_is_that_of_the_code():
-    from vcmc.combiners.overview import overview
-
-    page = (Path(vcmc.__file__).parents[2] / "docs" / "combiners.md").read_text()
-    assert overview() in page, "renew it: python -m vcmc.combiners.overview"

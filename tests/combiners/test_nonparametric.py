@@ -61,7 +61,8 @@ def test_product_of_gaussians(gaussian_shards):
     mean, covariance = shards.product()
     merged = np.asarray(Nonparametric()(shards.subposteriors(num_draws)).draws)
     white = (merged - mean) @ np.linalg.inv(np.linalg.cholesky(covariance)).T
-    # two levels of pairs, each with the noise of kernels beside that of draws: three times the error of independent draws
+    # two levels of pairs, each with the noise of kernels beside that of draws: three times the
+    # error of independent draws
     assert np.abs(white.mean(axis=0)).max() < 4 * 3 / np.sqrt(num_draws)
     assert np.abs(np.cov(white.T) - np.eye(2)).max() < 4 * 3 * np.sqrt(2 / num_draws)
 

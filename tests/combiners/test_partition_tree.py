@@ -20,7 +20,8 @@ def test_gaussian_shards_reach_their_product(gaussian_shards, errors, subposteri
 
 @pytest.mark.parametrize(("seed", "effective"), [(0, 200), (1, 1000)])
 def test_rare_successes(seed, effective, errors, rare_successes, subposteriors):
-    """With the first seed, two shards have no success: of their 10 000 draws, about a hundred each lie near the posterior."""
+    """With the first seed, two shards have no success: of their 10 000 draws, about a hundred each
+    lie near the posterior."""
     draws, mean, covariance = rare_successes(seed, 10_000)
     weighted, merged = (
         errors(combiner(subposteriors(draws)).draws, mean, covariance)

@@ -17,7 +17,8 @@ def line(draws, seed=0):
 
 
 def corrected(draws, bandwidth, like):
-    """The Gaussian of one shard, corrected by kernels, on the grid; its precision is estimated as for so many draws."""
+    """The Gaussian of one shard, corrected by kernels, on the grid; its precision is estimated as
+    for so many draws."""
     mean, sd = draws.mean(), np.std(draws, ddof=1)
     narrow = sd * np.sqrt(
         (like - 1) / (like - 3)

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from vcmc.combiners.pooling import thinned, transports
 from vcmc.combiners.swiss import Swiss
 
 NUM_DRAWS = 20_000
@@ -24,15 +23,6 @@ def test_the_mean_of_powered_precisions_is_that_of_all_rows(powered):
     np.testing.assert_allclose(np.linalg.inv(precisions.mean(axis=0)), truth.covariance, rtol=1e-10)
 
 
-def test_maps_are_symmetric_and_move_covariances(powered):
-    truth = powered(5, 4)
-    maps = transports(truth.shards.covariances, truth.covariance)
-    moved = maps @ truth.shards.covariances @ maps.transpose(0, 2, 1)
-    np.testing.assert_allclose(moved, np.tile(truth.covariance, (5, 1, 1)), rtol=1e-9, atol=1e-15)
-    np.testing.assert_allclose(maps, maps.transpose(0, 2, 1), atol=1e-12)
-    assert np.linalg.eigvalsh(maps).min() > 0
-
-
 def test_units_do_not_matter(powered):
     truth, units = powered(4, 2), np.array([1e-5, 1e4])
     draws = truth.shards.draws(500)
@@ -41,7 +31,8 @@ def test_units_do_not_matter(powered):
 
 
 def test_skewness_is_kept(powered):
-    # log-gamma shards whose means and sds differ: after the move all have one skewness, which pooling leaves alone
+    # log-gamma shards whose means and sds differ: after the move all have one skewness, which
+    # pooling leaves alone
     generator, truth = np.random.default_rng(1), powered(4, 1)
     scales, shifts = np.array([[1.0, 1.5, 0.5, 1.0], [1.0, 0.0, 2.0, 1.0]])[:, :, None, None]
     skewed = shifts + scales * np.log(generator.gamma(3.0, size=(4, 5000, 1)))
@@ -60,12 +51,3 @@ def test_unequal_counts(powered):
     mean, covariance = truth.off(merged)
     assert mean < 4 * np.sqrt(1 / 1500)  # the shard of 500 draws counts for a quarter
     assert covariance < 4 * np.sqrt(2 / 1500)
-
-
-def test_thinned_draws_are_even():
-    draws = np.arange(10.0)[:, None]
-    assert thinned(draws, 5)[:, 0].tolist() == [1, 3, 5, 7, 9]
-    assert thinned(draws, 1)[:, 0].tolist() == [5]
-    assert thinned(draws, 10).tolist() == draws.tolist()
-    assert np.bincount(thinned(draws, 20)[:, 0].astype(int)).tolist() == [2] * 10
-    assert thinned(draws, 0).shape == (0, 1)

@@ -24,7 +24,8 @@ def test_gaussian_shards_reach_their_product(gaussian_shards, errors, subposteri
 
 @pytest.mark.parametrize(("seed", "zeros"), [(0, True), (1, False)])
 def test_rare_successes(seed, zeros, errors, rare_successes, subposteriors):
-    """Skewed shards; where one has no success at all, its draws spread over a hundred posterior standard deviations."""
+    """Skewed shards; where one has no success at all, its draws spread over a hundred posterior
+    standard deviations."""
     draws, mean, covariance = rare_successes(seed, 10_000)
     averaged, weighted, merged = (
         errors(combiner(subposteriors(draws)).draws, mean, covariance)
@@ -70,7 +71,8 @@ NUM_SHARDS, DIM, NUM_ROWS = 6, 8, 3
 
 @pytest.fixture(scope="module")
 def skewed(log_gammas):
-    """Rates of exponential rows, three for each shard: draws, target, and the posterior of the log rates."""
+    """Rates of exponential rows, three for each shard: draws, target, and the posterior of the log
+    rates."""
     generator = np.random.default_rng(0)
     rows = {"y": generator.exponential(size=(NUM_SHARDS * NUM_ROWS, DIM))}
     model = vcmc.Model(

@@ -148,7 +148,7 @@ def test_blocks_do_not_matter(block, monkeypatch):
         np.random.default_rng(1), (7, 2, 50, 5)
     )  # blocks of shards' parts, and of some shards
     whole = rhat(draws), ess(draws)
-    monkeypatch.setattr(convergence, "BLOCK", block)
+    monkeypatch.setattr(convergence, "BLOCK_DRAWS", block)
     np.testing.assert_allclose(rhat(draws), whole[0], rtol=1e-12)
     np.testing.assert_allclose(ess(draws), whole[1], rtol=1e-12)
 

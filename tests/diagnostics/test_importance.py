@@ -10,7 +10,8 @@ def test_weights_follow_the_ratios():
     weights, shape = smoothed_weights(ratios)
     np.testing.assert_allclose(weights.sum(), 1)
     assert np.corrcoef(np.log(weights), ratios)[0, 1] > 0.999
-    # ratios exp(0.3 e) with e exponential have a Pareto tail of shape 0.3; its estimate from 2 000 has an sd of about 0.1
+    # ratios exp(0.3 e) with e exponential have a Pareto tail of shape 0.3; its estimate from 2 000
+    # has an sd of about 0.1
     assert abs(shape - 0.3) < 0.3
 
 

@@ -36,32 +36,32 @@ def test_sound_shards_raise_no_doubt(draws):
 
 def test_a_shard_that_drifts_did_not_converge(draws):
     draws[2, 1] += np.linspace(0, 5, 500)[:, None]
-    assert "shards 2 did not converge" in words(draws)
+    assert "Shard 2 did not converge" in words(draws)
 
 
 def test_a_single_drifting_chain_is_seen_too(draws):
     draws = draws[:, :1]
     draws[1, 0] += np.linspace(0, 5, 500)[:, None]
-    assert "shards 1 did not converge" in words(draws)
+    assert "Shard 1 did not converge" in words(draws)
 
 
 def test_a_sticky_shard_has_few_effective_draws(draws):
     draws[3, :, :, 0] = np.repeat(draws[3, :, ::50, 0], 50, axis=1)
-    assert "shards 3 have few effective draws" in words(draws)
+    assert "Shard 3 has few effective draws" in words(draws)
 
 
 def test_divergences_are_counted(draws):
     diverging = np.zeros((4, 2, 500), bool)
     diverging[1, 0, :7] = True
-    assert "divergent steps: 7, in shards 1" in words(draws, {"diverging": diverging})
+    assert "Shard 1 had 7 divergent transitions" in words(draws, {"diverging": diverging})
 
 
 def test_a_shard_far_off_disagrees(draws):
     draws[0] += 12
     draws[0, ..., 1] += 5
     assert disagreeing_shards(draws) == {0: 1}
-    assert "shards 0 disagree" in words(draws)
-    assert "shard 0 most so on beta[1]" in words(draws)
+    assert "Shard 0 disagrees" in words(draws)
+    assert "in shard 0 most of all on beta[1]" in words(draws)
 
 
 def test_a_shard_far_off_is_seen_with_few_draws_for_so_many_coordinates():
@@ -74,7 +74,7 @@ def test_a_shard_far_off_is_seen_with_few_draws_for_so_many_coordinates():
 
 def test_a_shard_far_wider_than_others_is_seen(draws):
     draws[1, ..., 2] *= 100
-    assert "shards 1 are more than 20 times as wide as others, shard 1 most so on beta[2]" in words(
+    assert "more than 20 times as wide as the others (in shard 1 most of all on beta[2])" in words(
         draws
     )
 
@@ -103,7 +103,7 @@ def test_unusable_shards_are_named(draws):
     draws[2, 1] = draws[2, 1, 0]
     assert broken_shards(draws) == {
         1: "its draws are not finite",
-        2: "a chain of it is stuck: all draws are the same",
+        2: "one of its chains never moved: all draws are the same",
     }
 
 
@@ -116,4 +116,4 @@ def test_components_that_stand_still_do_not_switch():
 
 def test_twins_are_named(draws):
     draws[3] = draws[1, ::-1, ::-1]
-    assert broken_shards(draws) == {3: "its draws are those of shard 1"}
+    assert broken_shards(draws) == {3: "its draws are the same as those of shard 1"}

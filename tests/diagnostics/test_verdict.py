@@ -22,14 +22,18 @@ def verdict(mean=0.0, mean_se=0.01, sd=0.0, sd_se=0.01, notes=(), ess=1000.0, **
     [
         ({}, "good", "The result is good."),
         ({"mean": 0.09}, "good", "mean of beta[1] +0.090 ± 0.010 sd"),
-        ({"mean": -0.3}, "poor", "The mean of beta[1] is off by -0.300 ± 0.010 sd"),
+        (
+            {"mean": -0.3},
+            "poor",
+            "The mean of beta[1] is off by 0.30 ± 0.01 posterior sd (too low).",
+        ),
         (
             {"mean": 0.3, "mean_se": 0.11},
             "doubtful",
-            "The mean of beta[1] may be off: by +0.300 ± 0.110 sd",
+            "The mean of beta[1] may be off: its estimated error is +0.300 ± 0.110 sd.",
         ),
-        ({"mean_se": 0.3}, "doubtful", "may be off: by +0.000 ± 0.300 sd"),
-        ({"sd": 0.5}, "poor", "The sd of beta[1] is off by +50.0 ± 1.0 %"),
+        ({"mean_se": 0.3}, "doubtful", "may be off: its estimated error is +0.000 ± 0.300 sd"),
+        ({"sd": 0.5}, "poor", "The sd of beta[1] is off by 50 ± 1 % (too large)."),
         (
             {"sd": 0.5, "ess": 5.0},
             "poor",

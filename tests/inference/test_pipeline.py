@@ -269,7 +269,7 @@ def test_rows_that_differ_between_shards_are_noticed(conjugate):
     y[:100] += 30.0
     groups = np.minimum(np.arange(len(y)) // 100, 9)
     partition = vcmc.split({"x": x, "y": y}, 10, groups=groups)
-    with pytest.warns(vcmc.DoubtfulWarning, match="disagree with the others"):
+    with pytest.warns(vcmc.DoubtfulWarning, match="disagrees with the others"):
         tree = vcmc.infer(conjugate.model, partition, num_draws=500)
     assert "disagree" in " ".join(tree.attrs["warnings"])
 

@@ -53,6 +53,6 @@ def test_broken_shards_are_named():
     draws[2]["beta"][7] = np.nan
     summary = summarize_streamed_shards(SPACE, StreamedDraws(draws, held=True))
     assert summary.broken == {
-        1: "its draws are those of shard 0",
+        1: "its draws are the same as those of shard 0",
         2: "its draws are not finite",
     }

@@ -1,8 +1,8 @@
 """Samplers against their models' own simulators: simulation-based calibration, and Geweke's test.
 
-Calibration (Talts et al. 2018): with params drawn from the prior and rows given them, the rank of a true
-value among posterior draws is uniform. Geweke (2004): alternating one step of the sampler with new rows
-given its state leaves the prior as it is.
+Calibration (Talts et al. 2018): with params drawn from the prior and rows given them, the rank of a
+true value among posterior draws is uniform. Geweke (2004): alternating one step of the sampler with
+new rows given its state leaves the prior as it is.
 """
 
 import jax

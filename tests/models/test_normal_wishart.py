@@ -43,7 +43,8 @@ def test_exact_draws_have_the_moments_of_the_closed_form(small, power, temper_ja
 
 @pytest.mark.parametrize("power", [1.0, 0.1])
 def test_the_log_density_is_that_of_the_closed_form(small, power):
-    """Differences of log densities between points, so that constants and the tempered Jacobian drop out."""
+    """Differences of log densities between points, so that constants and the tempered Jacobian drop
+    out."""
     model, rows = small
     density = Subposterior(model, vcmc.split(rows, 1).load(0), jnp.asarray(power))
     points = jax.random.normal(jax.random.key(1), (5, 6))
@@ -79,7 +80,8 @@ def test_nuts_agrees_with_exact_draws(small, power):
 
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 def test_shards_multiply_to_the_posterior():
-    """Small shards and full consensus: exact up to the shards' skewness, far from so without tempering."""
+    """Small shards and full consensus: exact up to the shards' skewness, far from so without
+    tempering."""
     model = vcmc.models.NormalWishart(4, mean=np.zeros(4))
     rows = model.simulate(0, 2000).rows
     whole = model.posterior_of(vcmc.split(rows, 1).load(0))

@@ -89,7 +89,7 @@ def not_finite():
         ({"beta": BETA.astype(str)}, "numeric array"),
         ({"beta": BETA[:, :1]}, "at least 2 draws"),
         ({}, "at least one parameter"),
-        ({"beta": stuck()}, "shard 2: a chain of it is stuck"),
+        ({"beta": stuck()}, "shard 2: one of its chains never moved"),
         ({"beta": not_finite()}, "shard 3: its draws are not finite"),
         (
             xarray.Dataset({"beta": (("worker", "draw"), SIGMA)}),
@@ -213,7 +213,7 @@ def test_bad_lazy_draws_are_refused(load, num_shards, error, message):
 
 def test_a_broken_lazy_shard_is_named():
     broken = [*UNEQUAL[:3], UNEQUAL[0]]
-    with pytest.raises(ValueError, match="shard 3: its draws are those of shard 0"):
+    with pytest.raises(ValueError, match="shard 3: its draws are the same as those of shard 0"):
         vcmc.combine(vcmc.LazyDraws(broken.__getitem__, 4), space=SPACES)
 
 

@@ -1,4 +1,7 @@
-"""Combiners: methods from the shards' draws to posterior draws."""
+"""Combiners: methods from the shards' draws to posterior draws, one a file.
+
+Imported by `results` and above; imports `diagnostics`, `variational`, `aggregators` and below.
+"""
 
 from .barycenter import Barycenter
 from .base import AbstractCombiner, Combined, Needs, Prior, Subposteriors

@@ -1,8 +1,10 @@
-"""What a combiner is: a method from the shards' draws to posterior draws.
+"""The interface of combiners: methods from the shards' draws to posterior draws.
 
-To write one, subclass `AbstractCombiner`, say in `needs` what it needs, and give it a `combine` that takes what is known of at least
-two shards. `vcmc.testing.check_combiner` has the laws that it must keep, and `docs/extending.md` an example. One of ours goes into the registry of
-`tests/combiners/test_laws.py`, and its paper to the top of its file: the table in `docs/combiners.md` is made from both.
+To write one, subclass `AbstractCombiner`, declare its requirements in `needs`, and implement
+`combine` for two or more shards. `vcmc.testing.check_combiner` checks the laws that it must obey;
+`docs/extending.md` has an example. A combiner of this package is registered in
+`tests/combiners/test_laws.py` and cites its paper at the top of its file: the table in
+`docs/combiners.md` is generated from these.
 """
 
 import abc
@@ -20,17 +22,18 @@ from ..space import Product
 from ..target import Target
 
 Prior = Literal["subposterior", "partial", "powered"]
-"""What shards hold besides their rows: the prior to the power 1/K; all of it; or all of it, and their likelihood to the power K."""
+"""The density of a shard: with the prior to the power 1/K, with the full prior, or with the full
+prior and the shard's likelihood to the power K."""
 
 
 class Needs(NamedTuple):
-    """What a combiner needs.
+    """The requirements of a combiner.
 
     Attributes:
-        target: the full-data log density.
-        scores: its gradient.
-        prior: what the shards must hold.
-        streams: it reads the shards one after the other, and never holds the draws of all.
+        target: it evaluates the full-data log density.
+        scores: it evaluates the gradient of the full-data log density.
+        prior: the density that the shards' draws must have.
+        streams: it reads the shards one by one, and never holds the draws of all.
     """
 
     target: bool = False
@@ -41,7 +44,7 @@ class Needs(NamedTuple):
 
 @runtime_checkable
 class ByShard(Protocol):
-    """Draws of one shard after the other, which may be loaded when they are asked for."""
+    """A sequence of the shards' draws, which may be loaded on access."""
 
     def __len__(self) -> int: ...
 
@@ -49,21 +52,23 @@ class ByShard(Protocol):
 
 
 def evenly(draws: Float[np.ndarray, "draw dim"], count: int) -> Float[np.ndarray, "count dim"]:
-    """So many of the draws, in order and at even distances, or each repeated as often as the others, up to one."""
+    """Return `count` evenly spaced draws in order, repeated evenly if there are fewer."""
     return draws[np.arange(count) * len(draws) // count]
 
 
 @dataclass(frozen=True)
 class Subposteriors:
-    """What a combiner is given: the shards' draws as points, and what is known besides.
+    """The input of a combiner: the shards' draws as points, and the context.
 
     Attributes:
-        draws: the draws of every shard, as points (draw, dim): an array (shard, draw, dim) where all have as many, else a sequence.
-        space: where the parameters live.
-        target: the full-data target, if rows are at hand.
-        seed: seed of what is random in the combiner.
-        advance: to be called after a step of long work.
-        learned: what the combiner returned as `learned` from other draws of the same shards, to start from.
+        draws: draws of every shard as points (draw, dim): an array (shard, draw, dim) if all shards
+            have equally many, else a sequence.
+        space: the space of the parameters.
+        target: the full-data target, if the rows are available.
+        seed: seed of the combiner's randomness.
+        advance: callback after each step of long work, for progress bars.
+        learned: the combiner's `Combined.learned` from other draws of the same shards, to start
+            from.
     """
 
     draws: Float[Array, "shard draw dim"] | ByShard
@@ -75,51 +80,50 @@ class Subposteriors:
 
     @property
     def num_shards(self) -> int:
-        """How many shards there are."""
+        """Number of shards."""
         return len(self.draws)
 
     def __iter__(self) -> Iterator[Float[np.ndarray, "draw dim"]]:
-        """The draws of one shard after the other."""
-        draws = (
-            np.asarray(self.draws) if isinstance(self.draws, Array) else self.draws
-        )  # it has no copy made
+        """Iterate over the draws of each shard."""
+        # NumPy's view of a JAX array copies nothing.
+        draws = np.asarray(self.draws) if isinstance(self.draws, Array) else self.draws
         for shard in range(self.num_shards):
             yield np.asarray(draws[shard])
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
-        """How many draws every shard has; draws that are loaded may know it before."""
+        """Number of draws of each shard; sequences that know it are not loaded for it."""
         if isinstance(self.draws, Array):
             return (self.draws.shape[1],) * self.num_shards
         return getattr(self.draws, "counts", None) or tuple(len(draws) for draws in self)
 
     @property
     def num_draws(self) -> int:
-        """How many draws are made of them: as many as the shard with the most has."""
+        """Number of combined draws: that of the shard with the most draws."""
         return max(self.counts)
 
-    def stretched(self, draws: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "many dim"]:
-        """One shard's draws, repeated evenly until there are as many as in the shard with the most."""
+    def repeat(self, draws: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "many dim"]:
+        """Repeat one shard's draws evenly to `num_draws`."""
         return draws if len(draws) == self.num_draws else evenly(draws, self.num_draws)
 
     @cached_property
     def stacked(self) -> Float[Array, "shard draw dim"]:
-        """The draws of all shards as one array; where some have fewer, these are repeated evenly."""
+        """The draws of all shards as one array, those of smaller shards repeated evenly."""
         if isinstance(self.draws, Array):
             return self.draws
-        return jnp.asarray(np.stack([self.stretched(draws) for draws in self]))
+        return jnp.asarray(np.stack([self.repeat(draws) for draws in self]))
 
 
 @dataclass(frozen=True)
 class Combined:
-    """What a combiner returns: posterior draws as points, and what it found out on the way.
+    """The output of a combiner.
 
     Attributes:
-        draws: posterior draws.
-        weights: the weight of every shard for every coordinate, if draws are averages.
-        trace: numbers by iteration, if there was an optimisation.
-        notes: what looks doubtful, in words.
-        learned: what it would start from, were it given more draws of the same shards.
+        draws: posterior draws as points.
+        weights: weights of the shards for each coordinate, if the draws are averages.
+        trace: statistics by iteration, if there was an optimisation.
+        notes: warnings, each a sentence or two.
+        learned: the state to start from if more draws of the same shards are combined.
     """
 
     draws: Float[Array, "draw dim"]
@@ -130,20 +134,21 @@ class Combined:
 
 
 class AbstractCombiner(eqx.Module):
-    """A method from the shards' draws to posterior draws, all as points."""
+    """A method from the shards' draws to posterior draws, both as points."""
 
     needs: ClassVar[Needs] = Needs()
 
     def check(self, space: Product) -> None:
-        """Raise an error if the combiner is not for this space; called before shards are sampled."""
+        """Raise an error if the combiner does not support the space; called before sampling."""
         del space
 
     def __call__(self, shards: Subposteriors) -> Combined:
-        """Posterior draws; the draws of a single shard are left as they are."""
+        """Combine the shards' draws; those of a single shard are returned unchanged."""
         if self.needs.target and shards.target is None:
             raise ValueError(
-                f"{type(self).__name__} needs the full-data log density, and there are no rows to compute it from. Give "
-                "combine a model and its rows: vcmc.combine(draws, combiner=..., model=model, rows=rows)."
+                f"{type(self).__name__} needs the full-data log density, but there are no rows to "
+                "compute it from. Pass the model and its rows: "
+                "vcmc.combine(draws, combiner=..., model=model, rows=rows)."
             )
         if shards.num_shards == 1:
             return Combined(jnp.asarray(shards.draws[0]), jnp.ones((1, shards.space.dim)))
@@ -151,4 +156,4 @@ class AbstractCombiner(eqx.Module):
 
     @abc.abstractmethod
     def combine(self, shards: Subposteriors) -> Combined:
-        """Posterior draws from those of two shards or more."""
+        """Combine the draws of two or more shards."""

@@ -1,12 +1,13 @@
-r"""Consensus Monte Carlo: average the shards' draws, each shard by how much it knows.
+r"""Consensus Monte Carlo: average the shards' draws, weighted by precision.
 
 Scott, Blocker, Bonassi, Chipman, George and McCulloch, *Bayes and big data: the consensus Monte
-Carlo algorithm* (2016). With Gaussian shards of covariances $\Sigma_k$ the weights
+Carlo algorithm* (2016). For Gaussian shards of covariances $\Sigma_k$, the weights
 
 $$W_k = \Bigl(\sum_j \Sigma_j^{-1}\Bigr)^{-1} \Sigma_k^{-1}$$
 
-make averages of independent draws exact draws of the product. These averages are members of the vector family
-(`aggregators/vector.py`); here they are made shard by shard, so that no more than one shard need be held.
+turn averages of independent draws into exact draws of the product. These averages are members of
+the vector family (`aggregators/vector.py`); here they are computed shard by shard, so that the
+draws of only one shard are held at a time.
 """
 
 from typing import ClassVar
@@ -21,23 +22,22 @@ from .gaussians import Gaussians
 
 
 class Average(AbstractCombiner):
-    """Uniform averages: every shard counts the same."""
+    """Unweighted averages of the shards' draws."""
 
     needs: ClassVar[Needs] = Needs(streams=True)
 
     def combine(self, shards: Subposteriors) -> Combined:
-        return _averages(
-            shards, np.full((shards.num_shards, shards.space.dim), 1 / shards.num_shards)
-        )
+        shape = shards.num_shards, shards.space.dim
+        return _averages(shards, np.full(shape, 1 / shards.num_shards))
 
 
 class Consensus(AbstractCombiner):
-    """Averages weighted by the shards' precisions.
+    """Averages of the shards' draws, weighted by precision.
 
     Args:
-        diagonal: weigh every coordinate by its own variance, as the paper's baseline does, in place
-            of weighing by covariance matrices. Covariance matrices are shrunk towards the one that
-            the shards have in common, the more so the fewer draws there are for each dimension.
+        diagonal: weight each coordinate by its own variance, as the paper's baseline does, instead
+            of by covariance matrices. Covariance matrices are shrunk towards the one that the
+            shards have in common, the more so the fewer draws there are per dimension.
     """
 
     needs: ClassVar[Needs] = Needs(streams=True)
@@ -48,26 +48,25 @@ class Consensus(AbstractCombiner):
         if self.diagonal:
             precisions = 1 / np.stack([draws.var(axis=0, ddof=1) for draws in shards])
             return _averages(shards, precisions / precisions.sum(axis=0))
-        return _averages(
-            shards, Precision().matrices(np.linalg.inv(Gaussians.of(shards).covariances))
-        )
+        precisions = np.linalg.inv(Gaussians.of(shards).covariances)
+        return _averages(shards, Precision().matrices(precisions))
 
 
 def _averages(
     shards: Subposteriors,
     weights: Float[np.ndarray, "shard dim"] | Float[np.ndarray, "shard dim dim"],
 ) -> Combined:
-    from scipy.linalg.blas import dgemm  # here, not above: it adds to the time of `import vcmc`
+    """Average the draws by vectors or matrices of weights."""
+    from scipy.linalg.blas import dgemm  # here, as it adds to the time of `import vcmc`
 
     merged = np.zeros((shards.num_draws, shards.space.dim))
     for weight, draws in zip(weights, shards, strict=True):
-        even = shards.stretched(draws)
-        if (
-            weight.ndim == 2
-        ):  # added up in place, as a product of its own would be written and read once more
-            dgemm(1.0, weight, even.T, beta=1.0, c=merged.T, overwrite_c=True)
+        repeated = shards.repeat(draws)
+        if weight.ndim == 2:
+            # In place: a separate product would be written and read once more.
+            dgemm(1.0, weight, repeated.T, beta=1.0, c=merged.T, overwrite_c=True)
         else:
-            merged += even * weight
+            merged += repeated * weight
         shards.advance()
-    of_coordinates = weights if weights.ndim == 2 else np.diagonal(weights, axis1=1, axis2=2)
-    return Combined(jnp.asarray(merged), jnp.asarray(of_coordinates))
+    by_coordinate = weights if weights.ndim == 2 else np.diagonal(weights, axis1=1, axis2=2)
+    return Combined(jnp.asarray(merged), jnp.asarray(by_coordinate))

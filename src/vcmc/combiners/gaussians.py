@@ -1,4 +1,4 @@
-r"""The shards as Gaussians: means and covariances, read off one shard after the other, and the Gaussian that they multiply to.
+r"""Gaussian approximations of the shards, and the product of Gaussians.
 
 $$\Lambda = \sum_k \Sigma_k^{-1}, \qquad \mu = \Lambda^{-1} \sum_k \Sigma_k^{-1} \mu_k.$$
 """
@@ -11,6 +11,8 @@ from jaxtyping import Float, Int
 from ..linalg.shrinkage import means_and_covariances, shrinkage
 from .base import Subposteriors
 
+MIN_PRECISION_FACTOR = 0.5  # of the correction for few draws, which would be negative at the end
+
 
 class Gaussian(NamedTuple):
     """A mean and a covariance."""
@@ -21,13 +23,20 @@ class Gaussian(NamedTuple):
     def draws(
         self, num_draws: int, generator: np.random.Generator
     ) -> Float[np.ndarray, "draw dim"]:
-        """Independent draws."""
+        """Draw independently."""
         noise = generator.normal(size=(num_draws, len(self.mean)))
         return self.mean + noise @ np.linalg.cholesky(self.covariance).T
 
 
 class Gaussians(NamedTuple):
-    """A Gaussian for every shard."""
+    """A Gaussian approximation of every shard.
+
+    Attributes:
+        means: means of the draws.
+        covariances: covariances of the draws, shrunk towards what the shards have in common.
+        counts: number of draws of every shard.
+        shrinkage: amount of shrinkage of every covariance, from 0 to 1.
+    """
 
     means: Float[np.ndarray, "shard dim"]
     covariances: Float[np.ndarray, "shard dim dim"]
@@ -36,7 +45,7 @@ class Gaussians(NamedTuple):
 
     @classmethod
     def of(cls, shards: Subposteriors) -> "Gaussians":
-        """Means and covariances of the shards' draws; covariances are shrunk towards what the shards have in common."""
+        """Estimate means and shrunk covariances, reading the shards one by one."""
         counts = np.array(shards.counts)
         means, covariances = means_and_covariances(shards)
         shrunk, amounts = shrinkage(covariances, counts)
@@ -44,16 +53,17 @@ class Gaussians(NamedTuple):
 
     @property
     def precisions(self) -> Float[np.ndarray, "shard dim dim"]:
-        """The inverses of the covariances, less what the inverse of an estimate is too large by on average.
+        """Inverses of the covariances, corrected for the bias of an inverted estimate.
 
-        As far as a covariance was shrunk, it rests on the draws of all shards, and is not too large.
+        A shrunk covariance rests on the draws of all shards, and is corrected the less.
         """
-        rest = np.clip((self.counts - self.means.shape[1] - 2) / (self.counts - 1), 0.5, 1.0)
-        factors = self.shrinkage + (1 - self.shrinkage) * rest
+        unbiased = (self.counts - self.means.shape[1] - 2) / (self.counts - 1)
+        unbiased = np.clip(unbiased, MIN_PRECISION_FACTOR, 1.0)
+        factors = self.shrinkage + (1 - self.shrinkage) * unbiased
         return factors[:, None, None] * np.linalg.inv(self.covariances)
 
     def product(self) -> Gaussian:
-        """The Gaussian that is proportional to the product of all."""
+        """Return the Gaussian proportional to the product of all."""
         precisions = self.precisions
         covariance = np.linalg.inv(precisions.sum(axis=0))
         return Gaussian(covariance @ np.einsum("kij,kj->i", precisions, self.means), covariance)

@@ -1,9 +1,13 @@
-"""Importance sampling on top of another combiner: points near its draws, weighed by the full-data log density.
+r"""Importance resampling around the draws of another combiner.
 
-Nemeth and Sherlock, *Merging MCMC subposteriors through Gaussian-process approximations* (2018), weigh draws of an approximation to
-the merged posterior by the full posterior. Their approximation is a Gaussian process; here it is a Student t with the mean and the
-covariance of another combiner's draws (`proposals.py`). Weights are Pareto-smoothed, which also tells whether they can be trusted
-(`diagnostics/importance.py`).
+Nemeth and Sherlock, *Merging MCMC subposteriors through Gaussian-process approximations* (2018),
+weight draws from an approximation of the merged posterior by the full posterior,
+
+$$w(\theta) \propto p(\theta \mid x) / q(\theta).$$
+
+Their approximation $q$ is a Gaussian process; here it is a Student t with the mean and the
+covariance of another combiner's draws (`samplers/proposals.py`). Weights are Pareto-smoothed, which
+also tells whether they can be trusted (`diagnostics/importance.py`).
 """
 
 from typing import cast
@@ -19,23 +23,22 @@ from ..target import Target
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
 from .consensus import Consensus
 
-MAX_K = (
-    0.7  # shape of the ratios' tail: above, the number of draws that weights need grows out of hand
-)
+MAX_PARETO_K = 0.7  # above, the number of draws that weights need explodes (Vehtari et al. 2024)
 
 
 class ImportanceResample(AbstractCombiner):
-    """Points near another combiner's draws, resampled by their importance weights.
+    """Draws from a Student t around another combiner's draws, resampled by importance weights.
 
     Args:
-        start: the combiner whose draws say where to propose points; by default `Consensus()`. What it needs of the shards is
-            needed here too.
-        num_proposals: points at which the full-data log density is evaluated; by default twice the number of draws.
+        start: the combiner around whose draws points are proposed; by default `Consensus()`. Its
+            requirements apply here, too.
+        num_proposals: points at which the full-data log density is evaluated; by default twice the
+            number of draws.
     """
 
     start: AbstractCombiner
     num_proposals: int | None
-    # not of the class, as in other combiners: it depends on the start
+    # A field, unlike in other combiners, as it depends on the start.
     needs: Needs = eqx.field(default=Needs(target=True, streams=True), static=True, repr=False)  # type: ignore[misc]
 
     def __init__(self, start: AbstractCombiner | None = None, num_proposals: int | None = None):
@@ -47,42 +50,43 @@ class ImportanceResample(AbstractCombiner):
     def __check_init__(self) -> None:
         if not isinstance(self.start, AbstractCombiner):
             raise TypeError(
-                f"start must be such as vcmc.combiners.Consensus(); got {self.start!r}."
+                f"start must be a combiner, e.g. vcmc.combiners.Consensus(); got {self.start!r}."
             )
         if self.num_proposals is not None and not (
             isinstance(self.num_proposals, int) and self.num_proposals > 0
         ):
             raise ValueError(
-                f"num_proposals must be a whole number above 0; got {self.num_proposals!r}."
+                f"num_proposals must be a positive integer; got {self.num_proposals!r}."
             )
 
     def check(self, space: Product) -> None:
         self.start.check(space)
 
     def combine(self, shards: Subposteriors) -> Combined:
-        begun = self.start(shards)
+        start = self.start(shards)
         generator = np.random.default_rng((shards.seed, 3))
-        proposal = Proposal.of(np.asarray(begun.draws))
+        proposal = Proposal.of(np.asarray(start.draws))
         count = self.num_proposals or 2 * shards.num_draws
-        points, log_ratios = proposal.propose(
-            count, cast(Target, shards.target), generator, shards.advance
-        )
+        target = cast(Target, shards.target)
+        points, log_ratios = proposal.propose(count, target, generator, shards.advance)
         if not np.isfinite(log_ratios).any():
             note = (
-                f"the full-data log density is not finite at any of {count} points near the draws of {type(self.start).__name__}, "
-                "which were left as they are: try another start."
+                f"The full-data log density is not finite at any of {count} points near the draws "
+                f"of {type(self.start).__name__}, which are returned unchanged. Try another start."
             )
-            return Combined(begun.draws, notes=[*begun.notes, note])
-        weights, shape = smoothed_weights(log_ratios - np.max(log_ratios))
-        chosen = points[resampled(weights, shards.num_draws, generator)]
-        doubts = _doubts(shape, 1 / np.sum(weights**2), count)
-        return Combined(jnp.asarray(chosen), notes=[*begun.notes, *doubts] if doubts else [])
+            return Combined(start.draws, notes=[*start.notes, note])
+        weights, pareto_k = smoothed_weights(log_ratios - np.max(log_ratios))
+        draws = points[resampled(weights, shards.num_draws, generator)]
+        warnings = _warnings(pareto_k, 1 / np.sum(weights**2), count)
+        return Combined(jnp.asarray(draws), notes=[*start.notes, *warnings] if warnings else [])
 
 
-def _doubts(shape: float, num_effective: float, count: int) -> list[str]:
-    if shape <= MAX_K:
+def _warnings(pareto_k: float, num_effective: float, count: int) -> list[str]:
+    if pareto_k <= MAX_PARETO_K:
         return []
     return [
-        f"importance weights are not to be trusted: their Pareto k is {shape:.2f} (good: below {MAX_K}), and {count} points are worth "
-        f"{num_effective:.0f} effective draws. The start's draws are too far from the posterior, or too narrow: try another start, or refine."
+        f"The importance weights cannot be trusted: their Pareto k is {pareto_k:.2f} (should be "
+        f"below {MAX_PARETO_K}), and {count} points are worth {num_effective:.0f} effective draws. "
+        "The start's draws are too far from the posterior, or too narrow. Try another start, or "
+        "refine."
     ]

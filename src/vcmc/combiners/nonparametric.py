@@ -1,8 +1,13 @@
-"""Multiply kernel densities: every shard's density is a kernel estimate, and draws are of their product.
+r"""Multiply kernel density estimates of the shards.
 
-Neiswanger, Wang and Xing, *Asymptotically exact, embarrassingly parallel MCMC* (2014), section 3.2 and algorithm 1; the formulas, and
-what is done in other ways than the paper's, are in `kernels.py`. It makes no assumption on the shape of shards, and is for few
-dimensions: kernels widen with their number until nothing is left of that shape.
+Neiswanger, Wang and Xing, *Asymptotically exact, embarrassingly parallel MCMC* (2014), section 3.2
+and algorithm 1:
+
+$$\prod_k \frac 1 {n_k} \sum_t N(\theta \mid \theta_{k,t}, h^2 \Sigma_k).$$
+
+It assumes nothing about the shape of the shards, and is for few dimensions: kernels widen with the
+number of dimensions until nothing is left of that shape. The formulas of the product, and the
+differences from the paper, are in `kernels.py`.
 """
 
 from typing import ClassVar
@@ -10,19 +15,20 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
-from .kernels import Kernels, check_bandwidth, default_bandwidth, doubts, multiply
+from .kernels import Kernels, check_bandwidth, default_bandwidth, mixing_warnings, multiply
 
-WIDE = 0.5  # sds: two modes are seen as one if kernels are any wider
+MAX_BANDWIDTH_SD = 0.5  # wider kernels merge two modes into one
 
 
 class Nonparametric(AbstractCombiner):
-    """Draws of the product of kernel densities of the shards.
+    """Draws from the product of the shards' kernel density estimates.
 
     Args:
-        bandwidth: sds of a kernel, in sds of the shard; by default n^(-1/(4 + dim)), n being the fewest draws of a shard.
-        pairwise: multiply pairs of shards, then pairs of their products, and so on, in place of all at once; by default in up to
-            two dimensions.
-        shrink: pull draws towards their shard's mean, so that kernels do not widen the shard.
+        bandwidth: sd of a kernel, in sds of the shard; by default n^(-1/(4 + dim)), with n the
+            fewest draws of a shard.
+        pairwise: multiply pairs of shards, then pairs of these products, and so on, instead of all
+            at once; by default in up to two dimensions.
+        shrink: shrink draws towards their shard's mean, so that kernels do not widen the shard.
     """
 
     needs: ClassVar[Needs] = Needs()
@@ -37,10 +43,11 @@ class Nonparametric(AbstractCombiner):
     def combine(self, shards: Subposteriors) -> Combined:
         kernels = Kernels(self.bandwidth or default_bandwidth(shards), shrink=self.shrink)
         product = multiply(shards, kernels, self.pairwise)
-        notes = doubts(product)
-        if kernels.bandwidth > WIDE:
+        notes = mixing_warnings(product)
+        if kernels.bandwidth > MAX_BANDWIDTH_SD:
             notes.append(
-                f"Kernels are {kernels.bandwidth:.2f} as wide as the shards, with {min(shards.counts)} draws in {shards.space.dim} "
-                "dimensions, and smooth their shape away. Use Semiparametric() or Variational(), or more draws."
+                f"Kernels are {kernels.bandwidth:.2f} times as wide as the shards, given "
+                f"{min(shards.counts)} draws in {shards.space.dim} dimensions, and smooth their "
+                "shape away. Use Semiparametric() or Variational(), or more draws."
             )
         return Combined(jnp.asarray(product.draws), notes=notes)

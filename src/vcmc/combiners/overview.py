@@ -1,4 +1,4 @@
-"""The table of all combiners and what they need, as it stands in `docs/combiners.md`.
+"""Generate the table of all combiners in `docs/combiners.md`.
 
 Run: python -m vcmc.combiners.overview
 """
@@ -11,39 +11,40 @@ from .base import AbstractCombiner
 
 
 def overview() -> str:
-    """A row for every combiner: what it does, by its docstring; its paper, by its file's; and its needs."""
-    head = "| combiner | what it does | source | shards | full-data target | one shard at a time |"
+    """Return a Markdown table: name, summary, paper and requirements of each combiner.
+
+    The summary is the first line of the class's docstring; the paper is cited by its module's.
+    """
+    head = "| combiner | summary | source | shards | full-data target | one shard at a time |"
     return "\n".join([head, "|---" * 6 + "|", *map(_row, menu())])
 
 
 def menu() -> list[type[AbstractCombiner]]:
-    """All combiners, in the order of their names."""
-    every = (getattr(combiners, name) for name in combiners.__all__)
-    classes = (
-        each for each in every if inspect.isclass(each) and issubclass(each, AbstractCombiner)
-    )
-    return [each for each in classes if not inspect.isabstract(each)]
+    """Return all combiners, sorted by name."""
+    members = (getattr(combiners, name) for name in combiners.__all__)
+    return [
+        member
+        for member in members
+        if inspect.isclass(member)
+        and issubclass(member, AbstractCombiner)
+        and not inspect.isabstract(member)
+    ]
 
 
-def _row(kind: type[AbstractCombiner]) -> str:
-    needs = kind().needs
+def _row(combiner: type[AbstractCombiner]) -> str:
+    needs = combiner().needs
     target = "log density and scores" if needs.scores else "log density" if needs.target else ""
-    what = inspect.getdoc(kind) or ""
-    cells = (
-        f"`{kind.__name__}`",
-        what.splitlines()[0].rstrip("."),
-        source(kind),
-        needs.prior,
-        target,
-        "yes" if needs.streams else "",
-    )
+    summary = (inspect.getdoc(combiner) or "").splitlines()[0].rstrip(".")
+    streams = "yes" if needs.streams else ""
+    cells = (f"`{combiner.__name__}`", summary, source(combiner), needs.prior, target, streams)
     return f"| {' | '.join(cells)} |"
 
 
-def source(kind: type[AbstractCombiner]) -> str:
-    """The paper that a combiner's file names at its top: authors, title and year."""
-    text = " ".join((sys.modules[kind.__module__].__doc__ or "").split("\n\n")[1].split())
-    return text[: text.index(")") + 1]
+def source(combiner: type[AbstractCombiner]) -> str:
+    """Return authors, title and year of the paper that opens the module's second paragraph."""
+    docstring = sys.modules[combiner.__module__].__doc__ or ""
+    paragraph = " ".join(docstring.split("\n\n")[1].split())
+    return paragraph[: paragraph.index(")") + 1]
 
 
 if __name__ == "__main__":

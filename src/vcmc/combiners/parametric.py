@@ -1,6 +1,9 @@
-"""Multiply Gaussians: every shard's density is taken for a Gaussian, and draws are of their product.
+r"""Multiply Gaussian approximations of the shards.
 
-Neiswanger, Wang and Xing, *Asymptotically exact, embarrassingly parallel MCMC* (2014), section 3.1.
+Neiswanger, Wang and Xing, *Asymptotically exact, embarrassingly parallel MCMC* (2014), section 3.1:
+draw from
+
+$$N(\mu, \Lambda^{-1}) \propto \prod_k N(\mu_k, \Sigma_k).$$
 """
 
 from typing import ClassVar
@@ -13,12 +16,11 @@ from .gaussians import Gaussians
 
 
 class Parametric(AbstractCombiner):
-    """Draws of the product of Gaussians that have the shards' means and covariances."""
+    """Draws from the product of the shards' Gaussian approximations."""
 
     needs: ClassVar[Needs] = Needs(streams=True)
 
     def combine(self, shards: Subposteriors) -> Combined:
+        generator = np.random.default_rng(shards.seed)
         product = Gaussians.of(shards).product()
-        return Combined(
-            jnp.asarray(product.draws(shards.num_draws, np.random.default_rng(shards.seed)))
-        )
+        return Combined(jnp.asarray(product.draws(shards.num_draws, generator)))

@@ -1,8 +1,9 @@
-"""Whether the posterior has a mode elsewhere that draws know nothing of, as far as a few climbs can tell.
+"""Search for a mode of the posterior that the draws miss, by a few climbs.
 
-Scores at the draws say whether they are right where they are, and never that most of the mass lies somewhere else. So the target is
-climbed from random points and their mirror images, first on one shard. Only climbs that end far from where one from the draws' mean
-ends go on to all rows. Two hills are compared by Laplace's approximation: height, and curvature at the top.
+Scores at the draws tell whether the draws are right where they are, but never that most of the mass
+lies elsewhere. So the target is climbed from random points and their mirror images, first on one
+shard. Only climbs that end far from the mode near the draws' mean continue on all rows. Modes
+are compared by Laplace's approximation: height, and curvature at the mode.
 """
 
 from typing import NamedTuple
@@ -20,99 +21,117 @@ from ..samplers.start import climb, starts_of
 from ..space import Product
 from ..target import Target
 
-FAR = 6.0  # sds between tops, one shard's or the posterior's: nearer ones may be one skewed hill
-SHARE = 0.01  # of the mass: a mode with less need not be told of
-LEVEL = 0.1  # nats that a Newton step may still promise at a top
+MIN_DISTANCE_SD = 6.0  # between modes: nearer ones may be a single skewed one
+MIN_MASS_SHARE = 0.01  # of a mode that is reported
+MAX_PROMISED_NATS = 0.1  # that a Newton step may still gain at a mode
+MAX_LABEL_LENGTH = 60  # characters of a parameter's value in the message
 
 Vector = Float[np.ndarray, " dim"]
 Draws = Float[np.ndarray, "draw dim"]
 
 
-class QuadraticControl(NamedTuple):
-    """A top, and the log of the mass around it."""
+class Mode(NamedTuple):
+    """A local maximum, and the log of the mass around it by Laplace's approximation."""
 
-    top: Vector
+    point: Vector
     log_mass: float
 
 
 def other_mode(draws: Draws, target: Target, seed: int) -> str:
-    """What there is to say of a mode that is far from the draws and holds mass; nothing if none is found."""
-    pilot = target.pilot
-    model, key = pilot.model, jax.random.key(seed)
-    frame = Whitening.from_draws(draws)
-    if not frame.is_dense:
+    """Return a sentence on a mode far from the draws that holds mass, or an empty string."""
+    whitening = Whitening.from_draws(draws)
+    if not whitening.is_dense:
         return ""
-    try:
-        starts = starts_of(pilot, key)
-    except ValueError:  # no point near the origin has a finite log density
+    model = target.model
+    candidates = _pilot_modes(whitening, target, seed)
+    if not candidates:
         return ""
     curved = model.space.curved
-
-    def labelled(top: Array | Vector) -> Vector:
-        return _with_labels_of(frame.centre, np.asarray(top), model.space)
-
-    def apart(one: Vector, other: Vector, scale: float) -> bool:
-        between = frame.whiten(np.stack([one, other]))
-        return bool(np.linalg.norm(between[0] - between[1]) > FAR * scale)
-
-    every = [jnp.asarray(frame.centre), *starts, *(-start for start in starts if start.any())]
-    home, *tops = [labelled(climb(lambda u: evaluate(pilot, u), start, curved)) for start in every]
-    wide = target.num_shards**0.5  # sds of one shard, in those of the posterior
-    elsewhere: list[Vector] = []
-    for top in tops:
-        if all(apart(top, known, wide) for known in [home, *elsewhere]):
-            elsewhere.append(top)
-    if not elsewhere:
+    own = _mode(target, climb(target, jnp.asarray(whitening.centre), curved))
+    if own is None:
         return ""
-    here = _hill(target, climb(target, jnp.asarray(frame.centre), curved))
-    found = [_hill(target, climb(target, jnp.asarray(top), curved)) for top in elsewhere]
-    others = [hill for hill in found if hill and here and apart(labelled(hill.top), here.top, 1.0)]
-    if here is None or not others:
+    modes = [_mode(target, climb(target, jnp.asarray(point), curved)) for point in candidates]
+    others = [
+        mode
+        for mode in modes
+        if mode and _are_apart(whitening, _labelled(whitening, mode.point, model.space), own.point)
+    ]
+    if not others:
         return ""
-    most = max(others, key=lambda hill: hill.log_mass)
-    share = 1 / (1 + np.exp(min(here.log_mass - most.log_mass, 700.0)))
-    if share < SHARE:
-        return ""
-    params = to_params(model.space, jnp.asarray(most.top[None]))
-    where = ", ".join(
-        f"{name} = {np.round(values[0], 3).tolist()}"[:60] for name, values in params.items()
+    largest = max(others, key=lambda mode: mode.log_mass)
+    share = 1 / (1 + np.exp(min(own.log_mass - largest.log_mass, 700.0)))
+    return _message(largest, share, model.space) if share >= MIN_MASS_SHARE else ""
+
+
+def _pilot_modes(whitening: Whitening, target: Target, seed: int) -> list[Vector]:
+    """Return modes of one shard that are far from its mode near the draws, and from each other."""
+    pilot = target.pilot
+    space = pilot.model.space
+    try:
+        starts = starts_of(pilot, jax.random.key(seed))
+    except ValueError:  # no point near the origin has a finite log density
+        return []
+    mirrored = [-start for start in starts if start.any()]
+    own, *others = [
+        _labelled(whitening, climb(lambda u: evaluate(pilot, u), start, space.curved), space)
+        for start in [jnp.asarray(whitening.centre), *starts, *mirrored]
+    ]
+    shard_sd = target.num_shards**0.5  # in posterior sds
+    modes: list[Vector] = []
+    for point in others:
+        if all(_are_apart(whitening, point, mode, shard_sd) for mode in [own, *modes]):
+            modes.append(point)
+    return modes
+
+
+def _are_apart(whitening: Whitening, first: Vector, second: Vector, sd: float = 1.0) -> bool:
+    white = whitening.whiten(np.stack([first, second]))
+    return bool(np.linalg.norm(white[0] - white[1]) > MIN_DISTANCE_SD * sd)
+
+
+def _message(mode: Mode, share: float, space: Product) -> str:
+    params = to_params(space, jnp.asarray(mode.point[None]))
+    values = ", ".join(
+        f"{name} = {np.round(value[0], 3).tolist()}"[:MAX_LABEL_LENGTH]
+        for name, value in params.items()
     )
     return (
-        f"The posterior has another mode, far from the draws: it holds about {100 * share:.0f} % of the mass of the two, near "
-        f"{where}. Where there are two modes, averages of shards cannot be trusted: tell the modes apart by the prior, or run "
-        "chains on all rows."
+        f"The posterior has another mode, far from the draws: it holds about {100 * share:.0f} % "
+        f"of the mass of the two, near {values}. Averages of shards cannot be trusted if there are "
+        "two modes: use a prior that rules one out, or run chains on all rows."
     )
 
 
-def _with_labels_of(like: Vector, point: Vector, space: Product) -> Vector:
-    """A point whose exchangeable components, if there are any, are labelled as those of another."""
-    from scipy.optimize import (
-        linear_sum_assignment,  # here, not above: it adds to the time of `import vcmc`
-    )
+def _labelled(whitening: Whitening, point: Array | Vector, space: Product) -> Vector:
+    """Return a point whose exchangeable components, if any, are labelled as the draws' mean."""
+    # Imported here, as it adds to the time of `import vcmc`.
+    from scipy.optimize import linear_sum_assignment
 
-    found = point.copy()
+    point = np.asarray(point)
+    relabelled = point.copy()
     for indices, part in space.labelled():
         block = np.array(indices)
-        ours, others = (
-            np.asarray(part.components(jnp.asarray(each[block]))) for each in (like, point)
+        reference, components = (
+            np.asarray(part.components(jnp.asarray(vector[block])))
+            for vector in (whitening.centre, point)
         )
-        order = linear_sum_assignment(np.sum((ours[:, None] - others) ** 2, axis=-1))[1]
-        found[block] = part.relabel(jnp.asarray(point[block]), jnp.asarray(order))
-    return found
+        costs = np.sum((reference[:, None] - components) ** 2, axis=-1)
+        order = linear_sum_assignment(costs)[1]
+        relabelled[block] = part.relabel(jnp.asarray(point[block]), jnp.asarray(order))
+    return relabelled
 
 
-def _hill(target: Target, top: Array) -> QuadraticControl | None:
-    """The hill whose top a climb found; nothing if it is none."""
-    values, scores = target(top[None])
+def _mode(target: Target, point: Array) -> Mode | None:
+    """Return the mode where a climb ended, or None if the point is not a maximum."""
+    values, scores = target(point[None])
     curvature = symmetric(
-        lambda directions: -np.asarray(target.hessian_products(top, jnp.asarray(directions))),
-        top.size,
+        lambda directions: -np.asarray(target.hessian_products(point, jnp.asarray(directions))),
+        point.size,
     )
-    slope = np.asarray(scores[0])
+    score = np.asarray(scores[0])
     if not np.isfinite(curvature).all() or np.linalg.eigvalsh(curvature)[0] <= 0:
         return None
-    if slope @ np.linalg.solve(curvature, slope) > 2 * LEVEL:
+    if score @ np.linalg.solve(curvature, score) > 2 * MAX_PROMISED_NATS:
         return None
-    return QuadraticControl(
-        np.asarray(top), float(values[0]) - 0.5 * float(np.linalg.slogdet(curvature)[1])
-    )
+    log_mass = float(values[0]) - 0.5 * float(np.linalg.slogdet(curvature)[1])
+    return Mode(np.asarray(point), log_mass)

@@ -1,4 +1,4 @@
-"""Look at the shards' draws: which did not converge, which are stuck, which disagree."""
+"""Diagnose the shards' draws: convergence, stuck chains, and disagreement between shards."""
 
 from collections.abc import Mapping
 
@@ -6,25 +6,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.special import chdtri  # scipy.stats has it too, and takes a second to import
+from scipy.special import chdtri  # scipy.stats takes a second to import
 
 from ..space import Product
 from . import convergence
 
-POOR_RHAT = 1.05
-FEW_EFFECTIVE = 100
-DIVERGENT = 0.005  # share of a shard's steps that may diverge
-WIDE = 20.0  # times the median spread of the shards
-# draws of a chain whose labels are looked at, and the share of them that may look switched
-NUM_LABELLED, SWITCHED = 50, 0.02
-MAX_NAMED = 10  # shards that disagree, before it is enough
-SUSPICIOUS = 1e-4  # chance that a sound run with any number of shards is called disagreeing
+MAX_RHAT = 1.05
+MIN_ESS = 100  # effective draws, or a fifth of all draws if these are fewer than 500
+MAX_DIVERGENT_SHARE = 0.005  # of a shard's transitions
+MAX_WIDTH_RATIO = 20.0  # of a shard's sd to the median sd of the shards
+NUM_LABELLED_DRAWS = 50  # of a shard, whose labels are compared
+MAX_SWITCHED_SHARE = 0.02  # of these draws may seem switched by chance
+MIN_DRAWS_PER_DIM = 5  # with fewer, covariances are too noisy, and coordinates are tested singly
+MAX_CONDITION_NUMBER = 1e12  # of a covariance: above, some coordinates determine each other
+MAX_NAMED_SHARDS = 10
+FALSE_ALARM_RATE = 1e-4  # of the test for disagreement, per run, whatever the number of shards
 
 Draws = Float[np.ndarray, "shard chain draw dim"]
 
 
 class ShardChecker:
-    """Check the draws of one shard after the other; `reasons` says which cannot be used, and why."""
+    """Check the draws of one shard after the other; `reasons` has the shards that are broken."""
 
     def __init__(self) -> None:
         self.reasons: dict[int, str] = {}
@@ -40,9 +42,9 @@ class ShardChecker:
         if reason := unusable(points):
             self.reasons[shard] = reason
         elif points.shape[1] > 1 and (fixed := (points == points[:1, :1]).all(axis=(0, 1))).any():
-            self.reasons[shard] = f"its coordinates {_list(np.flatnonzero(fixed))} never change"
+            self.reasons[shard] = f"its coordinates {_numbers(np.flatnonzero(fixed))} never change"
         elif twin < shard:
-            self.reasons[shard] = f"its draws are those of shard {twin}"
+            self.reasons[shard] = f"its draws are the same as those of shard {twin}"
 
 
 def broken_shards(draws: Draws) -> dict[int, str]:
@@ -54,118 +56,128 @@ def broken_shards(draws: Draws) -> dict[int, str]:
 
 
 def unusable(points: Float[np.ndarray, "chain draw dim"]) -> str:
-    """Why chains cannot be used, by themselves; nothing if they can."""
+    """Return why the chains of a shard cannot be used; an empty string if they can."""
     if not np.isfinite(points).all():
         return "its draws are not finite"
     if points.shape[1] > 1 and (points == points[:, :1]).all(axis=(1, 2)).any():
-        return "a chain of it is stuck: all draws are the same"
+        return "one of its chains never moved: all draws are the same"
     return ""
 
 
 def shard_rhat(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Rank-normalised split R-hat of every parameter within each shard, axes (shard, …)."""
+    """Return rank-normalised split R-hat of every parameter within each shard, axes (shard, …)."""
     return {name: convergence.rhat(values) for name, values in params.items()}
 
 
 def shard_ess(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Effective number of draws (bulk) of every parameter within each shard, axes (shard, …)."""
+    """Return the bulk effective sample size of every parameter within each shard, (shard, …)."""
     return {name: convergence.ess(values) for name, values in params.items()}
 
 
 def disagreeing_shards(draws: Draws, num_draws: int | None = None) -> dict[int, int]:
-    r"""Shards whose mean is farther from the others' than their spreads explain, with the coordinate that is off most.
+    r"""Return the shards that disagree with the others, each with its most deviating coordinate.
 
-    If shard $k$ is Gaussian with mean $m_k$ and precision $P_k$, and all shards speak of the same
-    parameters, then with the other shards' consensus $m_{-k}$ and $P_{-k} = \sum_{j \ne k} P_j$,
-    $(m_k - m_{-k})^\top (P_k^{-1} + P_{-k}^{-1})^{-1} (m_k - m_{-k})$ is about $\chi^2_d$. The worst
-    shard is set aside and the rest looked at again, so that it cannot make others look bad. With few draws for
-    so many coordinates, each coordinate is looked at by itself.
+    If shard $k$ is Gaussian with mean $m_k$ and precision $P_k$, and all shards have the same
+    parameters, then with the other shards' consensus $m_{-k}$ and
+    $P_{-k} = \sum_{j \ne k} P_j$,
+    $(m_k - m_{-k})^\top (P_k^{-1} + P_{-k}^{-1})^{-1} (m_k - m_{-k})$ is about $\chi^2_d$. The
+    worst shard is removed and the others are tested again, so that it cannot make others deviate.
+    With few draws for the number of coordinates, each coordinate is tested by itself.
+
+    Args:
+        draws: draws of all shards, or some of them.
+        num_draws: draws of a shard, if these are only some.
     """
     num_shards, _, _, dim = draws.shape
     points = draws.reshape(num_shards, -1, dim)
     means = points.mean(axis=1)
-    variances = points.var(axis=1, ddof=1)
-    apart = min(points.shape[1], num_draws or points.shape[1]) < 5 * dim
-    if apart:
-        precisions = 1 / variances
-        limit = chdtri(1, SUSPICIOUS / (num_shards * dim))
+    by_coordinate = min(points.shape[1], num_draws or points.shape[1]) < MIN_DRAWS_PER_DIM * dim
+    if by_coordinate:
+        covariances = points.var(axis=1, ddof=1)
+        precisions = 1 / covariances
+        limit = chdtri(1, FALSE_ALARM_RATE / (num_shards * dim))
     else:
         covariances = np.array([np.atleast_2d(np.cov(shard.T)) for shard in points])
-        if np.linalg.cond(covariances).max() > 1e12:
-            return {}  # coordinates that determine each other: no distance to speak of
+        if np.linalg.cond(covariances).max() > MAX_CONDITION_NUMBER:
+            return {}
         precisions = np.linalg.inv(covariances)
-        limit = chdtri(dim, SUSPICIOUS / num_shards)
-    rest = list(range(num_shards))
-    found: dict[int, int] = {}
-    while len(rest) > 2 and len(found) < MAX_NAMED:
-        distances = _distances(rest, means, precisions, variances if apart else covariances)
+        limit = chdtri(dim, FALSE_ALARM_RATE / num_shards)
+    remaining = list(range(num_shards))
+    disagreeing: dict[int, int] = {}
+    while len(remaining) > 2 and len(disagreeing) < MAX_NAMED_SHARDS:
+        distances = _distances(remaining, means, precisions, covariances)
         worst = max(distances, key=lambda shard: distances[shard][0])
         if distances[worst][0] < limit:
             break
-        found[worst] = distances[worst][1]
-        rest.remove(worst)
-    return dict(sorted(found.items()))
+        disagreeing[worst] = distances[worst][1]
+        remaining.remove(worst)
+    return dict(sorted(disagreeing.items()))
 
 
 def _distances(
-    rest: list[int], means: np.ndarray, precisions: np.ndarray, spreads: np.ndarray
+    shards: list[int], means: np.ndarray, precisions: np.ndarray, covariances: np.ndarray
 ) -> dict[int, tuple[float, int]]:
-    """Squared distance of every shard's mean from the consensus of the rest, and the coordinate that is off most."""
-    total = precisions[rest].sum(axis=0)
-    apart = precisions.ndim == 2
-    product = np.multiply if apart else np.matmul
-    weighted = {shard: product(precisions[shard], means[shard]) for shard in rest}
-    sum_weighted = np.sum(list(weighted.values()), axis=0)
-    found = {}
-    for shard in rest:
-        others = total - precisions[shard]
-        pull = sum_weighted - weighted[shard]
-        if apart:
-            off = (means[shard] - pull / others) ** 2 / (spreads[shard] + 1 / others)
-            found[shard] = float(off.max()), int(np.argmax(off))
+    """Return each shard's squared distance from the consensus of the others, and its coordinate.
+
+    Precisions and covariances are matrices, or variances if coordinates are tested singly.
+    """
+    diagonal = precisions.ndim == 2
+    product = np.multiply if diagonal else np.matmul
+    total = precisions[shards].sum(axis=0)
+    weighted = {shard: product(precisions[shard], means[shard]) for shard in shards}
+    total_weighted = np.sum(list(weighted.values()), axis=0)
+    distances = {}
+    for shard in shards:
+        precision = total - precisions[shard]
+        weighted_mean = total_weighted - weighted[shard]
+        if diagonal:
+            difference = means[shard] - weighted_mean / precision
+            squares = difference**2 / (covariances[shard] + 1 / precision)
+            distances[shard] = float(squares.max()), int(np.argmax(squares))
             continue
-        gap = means[shard] - np.linalg.solve(others, pull)
-        spread = spreads[shard] + np.linalg.inv(others)
-        single = gap**2 / np.diag(spread)
-        found[shard] = float(gap @ np.linalg.solve(spread, gap)), int(np.argmax(single))
-    return found
+        difference = means[shard] - np.linalg.solve(precision, weighted_mean)
+        covariance = covariances[shard] + np.linalg.inv(precision)
+        squares = difference**2 / np.diag(covariance)
+        distance = float(difference @ np.linalg.solve(covariance, difference))
+        distances[shard] = distance, int(np.argmax(squares))
+    return distances
 
 
 def wide_shards(draws: Draws) -> dict[int, int]:
-    """Shards that are far wider than the others in some coordinate, which they hardly know, and that coordinate."""
-    spreads = draws.std(axis=(1, 2))
-    ratios = spreads / np.median(spreads, axis=0)
+    """Return the shards that are far wider than the others, each with its widest coordinate."""
+    sds = draws.std(axis=(1, 2))
+    ratios = sds / np.median(sds, axis=0)
     return {
         shard: int(np.argmax(row))
         for shard, row in enumerate(ratios)
-        if len(ratios) > 2 and row.max() > WIDE
+        if len(ratios) > 2 and row.max() > MAX_WIDTH_RATIO
     }
 
 
 def switching_shards(space: Product, draws: Draws) -> list[int]:
-    """Shards in whose chains exchangeable components change their labels."""
-    from scipy.optimize import (
-        linear_sum_assignment,  # here, not above: it adds to the time of `import vcmc`
-    )
+    """Return the shards in whose chains exchangeable components switch labels."""
+    # Imported here, as it adds to the time of `import vcmc`.
+    from scipy.optimize import linear_sum_assignment
 
-    found = set()
+    switching = set()
     for block, part in space.labelled():
-        some = np.linspace(0, draws.shape[2] - 1, min(draws.shape[2], NUM_LABELLED)).astype(int)
-        points = draws[:, :, some][..., np.array(block)]
+        count = min(draws.shape[2], NUM_LABELLED_DRAWS)
+        indices = np.linspace(0, draws.shape[2] - 1, count).astype(int)
+        points = draws[:, :, indices][..., np.array(block)]
         points = points.reshape(len(draws), -1, points.shape[-1])
         components = np.asarray(jax.jit(jax.vmap(jax.vmap(part.components)))(jnp.asarray(points)))
-        for shard, each in enumerate(components):
-            steps = np.median(np.abs(np.diff(each, axis=0)), axis=(0, 1))
-            steps = np.maximum(
-                steps, 1e-3 * each.std(axis=(0, 1)) + 1e-12
-            )  # a chain may stand still
-            gaps = np.sum(((each[0][None, :, None] - each[:, None]) / steps) ** 2, axis=-1)
-            other = [
-                bool((linear_sum_assignment(gap)[1] != np.arange(len(gap))).any()) for gap in gaps
+        for shard, path in enumerate(components):
+            steps = np.median(np.abs(np.diff(path, axis=0)), axis=(0, 1))
+            # A chain may stay where it is: steps of zero would make any change a switch.
+            steps = np.maximum(steps, 1e-3 * path.std(axis=(0, 1)) + 1e-12)
+            costs = np.sum(((path[0][None, :, None] - path[:, None]) / steps) ** 2, axis=-1)
+            switched = [
+                bool((linear_sum_assignment(cost)[1] != np.arange(len(cost))).any())
+                for cost in costs
             ]
-            if np.mean(other) > SWITCHED:
-                found.add(shard)
-    return sorted(found)
+            if np.mean(switched) > MAX_SWITCHED_SHARE:
+                switching.add(shard)
+    return sorted(switching)
 
 
 def doubts(
@@ -176,61 +188,93 @@ def doubts(
     space: Product,
     num_draws: int | None = None,
 ) -> list[str]:
-    """What looks doubtful in the shards' draws, in words; nothing if nothing does.
+    """Return warnings about the shards' draws, each a sentence or two.
 
-    If these are only some of the draws, `num_draws` is how many a shard has.
+    If `draws` are only some of the draws, `num_draws` is the number of draws of a shard.
     """
-    found = []
     num_draws = num_draws or draws.shape[1] * draws.shape[2]
-    worst_rhat = np.fmax.reduce([_by_shard(values, np.fmax) for values in rhat.values()])
+    return [
+        *_convergence_warnings(rhat, ess, stats, num_draws),
+        *_disagreement_warnings(draws, space, num_draws),
+        *_switching_warnings(draws, space),
+    ]
+
+
+def _convergence_warnings(
+    rhat: Mapping[str, np.ndarray],
+    ess: Mapping[str, np.ndarray],
+    stats: Mapping[str, np.ndarray],
+    num_draws: int,
+) -> list[str]:
+    warnings = []
+    largest_rhat = np.fmax.reduce([_by_shard(values, np.fmax) for values in rhat.values()])
     least_ess = np.fmin.reduce([_by_shard(values, np.fmin) for values in ess.values()])
-    if len(poor := np.flatnonzero(worst_rhat > POOR_RHAT)):
-        found.append(
-            f"shards {_list(poor)} did not converge: R-hat up to {worst_rhat[poor].max():.2f} "
-            f"(expected below {POOR_RHAT}). Try more warm-up or more draws."
+    if len(poor := np.flatnonzero(largest_rhat > MAX_RHAT)):
+        warnings.append(
+            f"{_shards(poor)} did not converge: R-hat up to {largest_rhat[poor].max():.2f} "
+            f"(should be below {MAX_RHAT}). Try a longer warm-up or more draws."
         )
-    if len(few := np.flatnonzero(least_ess < min(FEW_EFFECTIVE, num_draws / 5))):
-        found.append(
-            f"shards {_list(few)} have few effective draws: {least_ess[few].min():.0f} at the least, of "
-            f"{num_draws}. Try more draws."
+    if len(few := np.flatnonzero(least_ess < min(MIN_ESS, num_draws / 5))):
+        warnings.append(
+            f"{_shards(few)} {'has' if len(few) == 1 else 'have'} few effective draws: as few as "
+            f"{least_ess[few].min():.0f} of {num_draws}. Try more draws."
         )
     if "diverging" in stats:
         shares = stats["diverging"].mean(axis=(1, 2))
-        if len(many := np.flatnonzero(shares > DIVERGENT)):
-            found.append(
-                f"divergent steps: {stats['diverging'][many].sum()}, in shards {_list(many)}. Try a "
-                "higher target_accept, or other coordinates for the parameters."
+        if len(many := np.flatnonzero(shares > MAX_DIVERGENT_SHARE)):
+            warnings.append(
+                f"{_shards(many)} had {stats['diverging'][many].sum()} divergent transitions. "
+                "Try a higher target_accept, or reparameterise the model."
             )
+    return warnings
+
+
+def _disagreement_warnings(draws: Draws, space: Product, num_draws: int) -> list[str]:
+    warnings = []
     if far := disagreeing_shards(draws, num_draws):
-        found.append(
-            f"shards {_list(list(far))} disagree with the others by more than their own spread explains, {_where(far, space)}: "
-            "were rows dealt at random, and are those shards' rows sound? Look at them with partition.load(k), try "
+        warnings.append(
+            f"{_shards(list(far))} {'disagrees' if len(far) == 1 else 'disagree'} with the others "
+            f"by more than the shards' own spread explains ({_most(far, space)}). Were the rows "
+            "shuffled, and are they sound? Inspect them with partition.load(k); try "
             "vcmc.split(...) with its default shuffle, or fewer shards."
         )
     if wide := wide_shards(draws):
-        found.append(
-            f"shards {_list(list(wide))} are more than {WIDE:.0f} times as wide as others, {_where(wide, space)}: their rows say next "
-            "to nothing there, and the tempered prior does not hold them. Deal rare rows evenly with vcmc.split(..., "
-            'stratify=...), use fewer shards, or give every shard the full prior: prior="partial", with the default combiner.'
+        warnings.append(
+            f"{_shards(list(wide))} {'is' if len(wide) == 1 else 'are'} more than "
+            f"{MAX_WIDTH_RATIO:.0f} times as wide as the others ({_most(wide, space)}): the rows "
+            "say next to nothing there, and the tempered prior is weak. Spread rare rows evenly "
+            "with vcmc.split(..., stratify=...), use fewer shards, or give every shard the full "
+            'prior: prior="partial", with the default combiner.'
         )
-    if switching := switching_shards(space, draws):
-        found.append(
-            f"labels of exchangeable components change within the chains of shards {_list(switching)}: averages mix different "
-            "components. Order the components, or relabel the draws before combining them."
-        )
-    return found
+    return warnings
 
 
-def _where(shards: Mapping[int, int], space: Product) -> str:
+def _switching_warnings(draws: Draws, space: Product) -> list[str]:
+    if not (switching := switching_shards(space, draws)):
+        return []
+    return [
+        f"{_shards(switching)}: exchangeable components switch labels within the chains, so that "
+        "averages mix different components. Order the components, or relabel the draws before "
+        "combining them."
+    ]
+
+
+def _most(shards: Mapping[int, int], space: Product) -> str:
     shard, index = next(iter(shards.items()))
-    return f"shard {shard} most so on {space.coordinates[index]}"
+    return f"in shard {shard} most of all on {space.coordinates[index]}"
 
 
 def _by_shard(values: np.ndarray, extreme: np.ufunc) -> Float[np.ndarray, " shard"]:
-    """The largest or smallest entry of each shard; NaN, which constants have, does not count."""
+    """Return the extreme value of each shard, without the NaN of constants."""
     return extreme.reduce(values.reshape(len(values), -1), axis=1)
 
 
-def _list(shards: np.ndarray | list[int]) -> str:
-    shown = ", ".join(str(int(shard)) for shard in shards[:10])
-    return shown + (f" and {len(shards) - 10} more" if len(shards) > 10 else "")
+def _shards(shards: np.ndarray | list[int]) -> str:
+    return ("Shard " if len(shards) == 1 else "Shards ") + _numbers(shards)
+
+
+def _numbers(numbers: np.ndarray | list[int]) -> str:
+    """Return the first numbers of a list, in words."""
+    shown = ", ".join(str(int(number)) for number in numbers[:MAX_NAMED_SHARDS])
+    num_left = len(numbers) - MAX_NAMED_SHARDS
+    return shown + (f" and {num_left} more" if num_left > 0 else "")

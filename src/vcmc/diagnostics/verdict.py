@@ -1,7 +1,8 @@
-"""What to think of a result, in words: good, doubtful or poor, and why.
+"""The verdict on a result: good, doubtful, poor or unknown, with reasons.
 
-*Good*: no error of a mean or an sd is found that matters, and nothing was doubtful on the way. *Doubtful*: no such error
-is found, but there is reason not to be sure. *Poor*: errors were found. *Unknown*: there was no full-data log density to judge by.
+*Good*: no error of a mean or an sd that matters, and no warning on the way. *Doubtful*: no such
+error, but there are warnings, or the errors are not known well enough. *Poor*: errors were found.
+*Unknown*: there was no full-data log density to assess the draws with.
 """
 
 from collections.abc import Mapping
@@ -13,34 +14,41 @@ import numpy as np
 from ..linalg.stein import MIN_CURVATURE
 from .selfcheck import Errors, SelfCheck
 
-TOLERATED = 0.1  # of an sd, or as a share of the sd
-UNSURE = 0.2  # the standard error of an error, above which it says little
-CROOKED = 0.3  # share of the scores that is not linear, above which an affine correction is a guess
-CHANCE, MOST = 4.0, 0.2  # Monte Carlo errors that may happen, but to no more than this
+# Errors of means are in posterior sds, errors of sds are relative.
+MAX_ERROR = 0.1  # errors below do not matter in practice
+MAX_STANDARD_ERROR = 0.2  # above, an estimated error says little
+MAX_NONLINEAR_SHARE = 0.3  # of the scores' variance: above, an affine correction is a guess
+NUM_MONTE_CARLO_ERRORS = 4.0  # errors that chance explains, in Monte Carlo standard errors …
+MAX_CHANCE_ERROR = 0.2  # … but none above this
+MAX_TABLE_ROWS = 30
 
 Level = Literal["good", "doubtful", "poor", "unknown"]
+Moment = Literal["mean", "sd"]
+MOMENTS: tuple[Moment, ...] = ("mean", "sd")
 
+UNKNOWN = "The quality of the result is unknown: assessing it takes the model and its rows."
 ADVICE = (
-    "Refine it (vcmc.refine(tree, model, rows), or infer(..., refine=True)), use fewer shards, "
-    'or give every shard the full prior (prior="partial", with the default combiner).'
+    "Try vcmc.refine(tree, model, rows) or infer(..., refine=True), fewer shards, or the full "
+    'prior for every shard (prior="partial", with the default combiner).'
 )
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """How good combined draws are.
+    """The quality of combined draws.
 
     Attributes:
         verdict: "good", "doubtful", "poor" or "unknown".
-        reasons: why it is not good, in words.
+        reasons: sentences that say why the verdict is not good.
         can_be_refined: whether more evaluations of the full-data log density would help.
         errors: estimated errors of every parameter's mean and sd, with standard errors.
-        pareto_k: shape of the tail of the ratios of the posterior and a Gaussian with the draws' moments. For information, as
-            in many dimensions it is large for good draws, too.
-        ksd: kernel Stein discrepancy of the draws, in coordinates that they whiten.
-        ksd_p_value: the share of sound draws that would have a larger one. For information: with enough points any draws have
-            a small one.
-        not_linear: the largest share of the scores that is not linear in the draws: zero for a Gaussian posterior.
+        pareto_k: tail shape of the importance ratios of the posterior to a Gaussian with the
+            draws' moments. For information: in many dimensions it is large for good draws, too.
+        ksd: kernel Stein discrepancy of the draws, in coordinates that whiten them.
+        ksd_p_value: p-value of the discrepancy. For information: given enough points, it is small
+            for any draws.
+        not_linear: the largest share of the scores that is not linear in the draws: zero for a
+            Gaussian posterior.
     """
 
     verdict: Level
@@ -55,29 +63,28 @@ class Diagnosis:
     @property
     def text(self) -> str:
         """The verdict in a few sentences."""
-        said = [f"The result is {self.verdict}."] if self.verdict != "unknown" else [UNKNOWN]
+        sentences = [UNKNOWN if self.verdict == "unknown" else f"The result is {self.verdict}."]
         if self.errors:
-            said.append(f"Largest estimated errors: {_worst(self.errors)}.")
-        said += self.reasons
+            sentences.append(f"Largest estimated errors: {_largest(self.errors)}.")
+        sentences += self.reasons
         if self.can_be_refined:
-            said.append(ADVICE)
-        return " ".join(said)
+            sentences.append(ADVICE)
+        return " ".join(sentences)
 
     def __str__(self) -> str:
         rows = [f"{'':20s} {'mean off by (sd)':>20s} {'sd off by (%)':>18s}"]
         for name, label, index in _entries(self.errors):
-            mean, mean_se, sd, sd_se = (each[index] for each in self.errors[name])
+            mean, mean_se, sd, sd_se = (values[index] for values in self.errors[name])
             rows.append(
                 f"{label:20s} {mean:+11.3f} ± {mean_se:.3f} {100 * sd:+13.1f} ± {100 * sd_se:.1f}"
             )
-        if len(rows) > MAX_ROWS + 1:
-            rows[MAX_ROWS:] = [f"… and {len(rows) - MAX_ROWS} more"]
-        numbers = f"Pareto k {self.pareto_k:.2f}, kernel Stein discrepancy {self.ksd:.3g} (p = {self.ksd_p_value:.2f})"
+        if len(rows) > MAX_TABLE_ROWS + 1:
+            rows[MAX_TABLE_ROWS:] = [f"… and {len(rows) - MAX_TABLE_ROWS} more"]
+        numbers = (
+            f"Pareto k {self.pareto_k:.2f}, kernel Stein discrepancy {self.ksd:.3g} "
+            f"(p = {self.ksd_p_value:.2f})"
+        )
         return "\n".join([*(rows if self.errors else []), numbers, self.text])
-
-
-MAX_ROWS = 30
-UNKNOWN = "How good the result is, is not known: that takes a model and its rows."
 
 
 def judge(
@@ -85,112 +92,145 @@ def judge(
     errors: Mapping[str, Errors],
     notes: list[str],
     ess: float,
-    elsewhere: str = "",
+    other_mode: str = "",
 ) -> Diagnosis:
-    """The verdict on draws of so many effective ones, given what their scores say, what was doubtful before, and what lies elsewhere."""
+    """Return the verdict on combined draws.
+
+    Args:
+        check: the self-check of the draws; without one, the verdict is "unknown".
+        errors: estimated errors of every parameter.
+        notes: warnings of the earlier stages.
+        ess: effective number of draws.
+        other_mode: a sentence on a mode that the draws miss, if there is one.
+    """
     if check is None:
         return Diagnosis("unknown", notes)
-    found = _faults(check, errors, ess) + ([elsewhere] if elsewhere else [])
-    doubtful = [] if found else _unsure(check, errors, ess)
-    level: Level = "poor" if found else "doubtful" if doubtful or notes else "good"
+    faults = _faults(check, errors, ess) + ([other_mode] if other_mode else [])
+    uncertainties = [] if faults else _uncertainties(check, errors, ess)
+    level: Level = "poor" if faults else "doubtful" if uncertainties or notes else "good"
     numbers = (check.pareto_k, check.ksd, check.ksd_p_value, check.not_linear)
-    can_be_refined = bool(found or doubtful) and not (elsewhere or check.num_not_finite)
-    return Diagnosis(level, found + doubtful + notes, can_be_refined, errors, *numbers)
+    can_be_refined = bool(faults or uncertainties) and not (other_mode or check.num_not_finite)
+    return Diagnosis(level, faults + uncertainties + notes, can_be_refined, errors, *numbers)
 
 
 def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[str]:
+    """Return a sentence for every kind of error that was found."""
     if check.num_not_finite:
         return [
-            f"The full-data log density is not finite at {check.num_not_finite} of {check.num_points} combined draws."
+            f"The full-data log density is not finite at {check.num_not_finite} of "
+            f"{check.num_points} combined draws."
         ]
-    found = []
+    faults = []
     if check.least_curvature < MIN_CURVATURE:
-        found.append(
-            "The posterior does not fall off around the combined draws in some direction: they lie between modes, or far out."
+        faults.append(
+            "The posterior does not fall off around the combined draws in some direction: they lie "
+            "between modes, or far in the tails."
         )
-    for what in ("mean", "sd"):
-        off = [
-            one for one in _sizes(errors, what) if abs(one.size) - 2 * one.error > _limit(what, ess)
-        ]
-        if off:
-            worst = max(off, key=lambda one: abs(one.size))
-            found.append(f"The {what} of {_among(worst, off)} is off by {worst}.")
-    return found
+    for moment in MOMENTS:
+        limit = _limit(moment, ess)
+        large = [error for error in _of_moment(errors, moment) if error.lower_bound > limit]
+        if large:
+            worst = max(large, key=lambda error: abs(error.value))
+            faults.append(
+                f"The {moment} of {_with_others(worst, large)} is off by {worst.magnitude}."
+            )
+    return faults
 
 
-def _unsure(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[str]:
+def _uncertainties(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[str]:
+    """Return a sentence if the errors are not known well enough to call the result good."""
     if not errors:
         return [
-            "Its errors could not be estimated: there are too few draws, or the log density is not finite near them."
+            "The errors could not be estimated: there are too few draws, or the log density is not "
+            "finite near them."
         ]
-    if check.not_linear > CROOKED:
+    if check.not_linear > MAX_NONLINEAR_SHARE:
         return [
-            f"The posterior is far from Gaussian where the draws are (share of the scores that is not linear: {check.not_linear:.2f}), "
-            "and its errors can only be guessed at."
+            "The posterior is far from Gaussian at the draws (nonlinear share of the scores: "
+            f"{check.not_linear:.2f}), so the estimated errors are unreliable."
         ]
-    for what in ("mean", "sd"):
-        limit = _limit(what, ess)
-        unsure = [
-            one for one in _sizes(errors, what) if one.error > UNSURE or abs(one.size) > limit
+    for moment in MOMENTS:
+        limit = _limit(moment, ess)
+        unclear = [
+            error
+            for error in _of_moment(errors, moment)
+            if error.standard_error > MAX_STANDARD_ERROR or abs(error.value) > limit
         ]
-        if unsure:
-            worst = max(unsure, key=lambda one: abs(one.size) + 2 * one.error)
+        if unclear:
+            worst = max(unclear, key=lambda error: abs(error.value) + 2 * error.standard_error)
             return [
-                f"The {what} of {_among(worst, unsure)} may be off: by {worst}, as far as can be told."
+                f"The {moment} of {_with_others(worst, unclear)} may be off: its estimated error "
+                f"is {worst}."
             ]
     return []
 
 
-class Size(NamedTuple):
-    """An error of one number, and its standard error."""
+class EstimatedError(NamedTuple):
+    """The estimated error of a mean, in posterior sds, or of an sd, relative to it."""
 
     label: str
-    what: str
-    size: float
-    error: float
+    moment: Moment
+    value: float
+    standard_error: float
 
     def __str__(self) -> str:
-        if self.what == "mean":
-            return f"{self.size:+.3f} ± {self.error:.3f} sd"
-        return f"{100 * self.size:+.1f} ± {100 * self.error:.1f} %"
+        if self.moment == "mean":
+            return f"{self.value:+.3f} ± {self.standard_error:.3f} sd"
+        return f"{100 * self.value:+.1f} ± {100 * self.standard_error:.1f} %"
+
+    @property
+    def magnitude(self) -> str:
+        """The error without its sign, and its direction in words."""
+        if self.moment == "mean":
+            size = f"{abs(self.value):.2f} ± {self.standard_error:.2f} posterior sd"
+            return f"{size} (too {'high' if self.value > 0 else 'low'})"
+        size = f"{100 * abs(self.value):.0f} ± {100 * self.standard_error:.0f} %"
+        return f"{size} (too {'large' if self.value > 0 else 'small'})"
+
+    @property
+    def lower_bound(self) -> float:
+        """The absolute error less two standard errors."""
+        return abs(self.value) - 2 * self.standard_error
 
 
-def _among(worst: Size, every: list[Size]) -> str:
-    return worst.label + ("" if len(every) == 1 else f" (and {len(every) - 1} more)")
+def _with_others(worst: EstimatedError, errors: list[EstimatedError]) -> str:
+    return worst.label + ("" if len(errors) == 1 else f" (and {len(errors) - 1} more)")
 
 
-def _sizes(errors: Mapping[str, Errors], what: str) -> list[Size]:
+def _of_moment(errors: Mapping[str, Errors], moment: Moment) -> list[EstimatedError]:
+    """Return the errors of all means, or of all sds."""
     return [
-        Size(
+        EstimatedError(
             label,
-            what,
-            float(getattr(errors[name], what)[index]),
-            float(getattr(errors[name], what + "_se")[index]),
+            moment,
+            float(getattr(errors[name], moment)[index]),
+            float(getattr(errors[name], moment + "_se")[index]),
         )
         for name, label, index in _entries(errors)
     ]
 
 
-def _limit(what: str, ess: float) -> float:
-    """The error that a mean or an sd of so many effective draws may have."""
+def _limit(moment: Moment, ess: float) -> float:
+    """Return the error that a mean or an sd of so many effective draws may have."""
     effective = ess if np.isfinite(ess) else 1.0
-    chance = CHANCE / np.sqrt(effective if what == "mean" else 2 * effective)
-    return float(np.clip(chance, TOLERATED, MOST))
+    standard_error = 1 / np.sqrt(effective if moment == "mean" else 2 * effective)
+    return float(np.clip(NUM_MONTE_CARLO_ERRORS * standard_error, MAX_ERROR, MAX_CHANCE_ERROR))
 
 
-def _worst(errors: Mapping[str, Errors]) -> str:
-    worst = [
-        max(_sizes(errors, what), key=lambda one: abs(one.size), default=None)
-        for what in ("mean", "sd")
+def _largest(errors: Mapping[str, Errors]) -> str:
+    """Return the largest error of a mean and the largest error of an sd, in words."""
+    largest = [
+        max(_of_moment(errors, moment), key=lambda error: abs(error.value), default=None)
+        for moment in MOMENTS
     ]
-    return "; ".join(f"{one.what} of {one.label} {one}" for one in worst if one is not None)
+    return "; ".join(f"{error.moment} of {error.label} {error}" for error in largest if error)
 
 
 def _entries(errors: Mapping[str, Errors]) -> list[tuple[str, str, tuple[int, ...]]]:
-    """Every number that has errors: its parameter, its name, and its place. What does not vary has none."""
+    """Return parameter, label and index of every scalar that has errors: constants have none."""
     return [
         (name, name + (f"[{','.join(map(str, index))}]" if index else ""), index)
-        for name, each in errors.items()
-        for index in np.ndindex(np.shape(each.mean))
-        if all(np.isfinite(part[index]) for part in each)
+        for name, parameter in errors.items()
+        for index in np.ndindex(np.shape(parameter.mean))
+        if all(np.isfinite(values[index]) for values in parameter)
     ]

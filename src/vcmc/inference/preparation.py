@@ -18,13 +18,8 @@ from ..data.partition import LazyRows, check_seed, split
 from ..data.shard import AbstractPartition
 from ..data.space_description import describe_space
 from ..density import Subposterior
-from ..diagnostics.additivity import (
-    ShardFacts,
-    check_additivity,
-    check_information,
-    check_labels,
-    shard_facts,
-)
+from ..diagnostics.additivity import check_additivity, check_labels
+from ..diagnostics.information import ShardFacts, check_information, shard_facts
 from ..executors import AbstractExecutor, executor_of
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode, Stage

@@ -1,4 +1,7 @@
-"""Models that come with vcmc, each with the sampler that suits it."""
+"""Models that come with vcmc, each with the sampler that suits it.
+
+Imported by `paper` and `cli`; imports `samplers`, `model` and below.
+"""
 
 from .gaussian_mixture import GaussianMixture
 from .normal_wishart import NormalWishart

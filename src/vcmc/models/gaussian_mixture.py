@@ -2,7 +2,7 @@ r"""A mixture of spherical Gaussians with equal weights and unknown centres.
 
 $$\theta_l \sim N(0, \tau^2 I), \qquad x_n \sim \frac 1 L \sum_l N(\theta_l, \sigma^2 I).$$
 
-The likelihood is the marginal one, with the assignments summed out.
+The assignments are summed out of the likelihood.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,14 @@ from ..samplers.mixture_gibbs import MixtureGibbs
 from ..space import Exchangeable, Params, Point, Real, Scalar
 from .simulated import Simulated, check_columns
 
-NUM_KMEANS = 20  # k-means++ runs on the pilot; half of them may sit in a wrong mode
-NUM_STARTS = 3  # the best of them, to be climbed from
+NUM_KMEANS = 20  # k-means++ runs on the pilot; half of them may end in a wrong mode
+NUM_STARTS = 3  # the best of them are starting points
 
 
 class GaussianMixture(Model):
-    """Rows are `x`, an array (row, dim). The centres are the parameter `centres`, (component, dim).
+    """A mixture of Gaussians.
+
+    Rows are `x`, an array (row, dim); the parameter is `centres`, (component, dim).
 
     Args:
         num_components: number of components L.
@@ -44,7 +46,8 @@ class GaussianMixture(Model):
     ):
         if not (prior_scale > 0 and noise_scale > 0):
             raise ValueError(
-                f"prior_scale and noise_scale must be positive; got {prior_scale} and {noise_scale}."
+                f"prior_scale and noise_scale must be positive; got {prior_scale} and "
+                f"{noise_scale}."
             )
         super().__init__(
             space={"centres": Exchangeable(num_components, Real(dim))},
@@ -57,33 +60,31 @@ class GaussianMixture(Model):
         self.noise_scale = noise_scale
 
     def fitted(self, shards: Shards) -> "GaussianMixture":
-        """The model itself: there are no point estimates, but the rows are looked at."""
+        """Check the rows, and return the model itself: it has no point estimates."""
         check_columns(shards, self.dim)
         return self
 
     def starts(self, shard: Shard, key: Array) -> list[Point]:
-        """The best of several k-means++ runs on the rows of one shard."""
-        from scipy.cluster.vq import (
-            kmeans2,  # here, not above: it adds to the time of `import vcmc`
-        )
+        """Return the best centres of several k-means++ runs on the rows of one shard."""
+        from scipy.cluster.vq import kmeans2  # here, as it adds to the time of `import vcmc`
 
         x = np.asarray(shard.rows["x"])[np.asarray(shard.weights) > 0]
         if len(x) < self.num_components:
             return []
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        found = []
+        runs = []
         for _ in range(NUM_KMEANS):
             centres, labels = kmeans2(
                 x, self.num_components, minit="++", rng=generator, missing="warn"
             )
-            found.append((float(np.sum((x - centres[labels]) ** 2)), centres))
-        found.sort(key=lambda pair: pair[0])
-        return [jnp.asarray(centres.ravel()) for _, centres in found[:NUM_STARTS]]
+            runs.append((float(np.sum((x - centres[labels]) ** 2)), centres))
+        runs.sort(key=lambda run: run[0])
+        return [jnp.asarray(centres.ravel()) for _, centres in runs[:NUM_STARTS]]
 
     def simulate(
         self, seed: int, num_rows: int, params: Mapping[str, Any] | None = None
     ) -> Simulated:
-        """Rows given `params`, by default a draw of the prior."""
+        """Simulate rows given `params`, by default a draw from the prior."""
         generator = np.random.default_rng(seed)
         prior = self.prior_scale * generator.normal(size=(self.num_components, self.dim))
         centres = prior if params is None else np.asarray(params["centres"], float)
@@ -94,16 +95,16 @@ class GaussianMixture(Model):
     def comembership(
         self, params: Params, x: Float[Array, "point dim"]
     ) -> Float[Array, "point point"]:
-        """Probability that two points come from the same component, for all pairs of points."""
-        shares = jax.nn.softmax(self._log_joint(params, x), axis=1)
-        return shares @ shares.T
+        """Return the probability that two points share a component, for all pairs of points."""
+        probabilities = jax.nn.softmax(self._log_joint(params, x), axis=1)
+        return probabilities @ probabilities.T
 
     def test_functions(self, params: Params, x: Float[Array, "point dim"]) -> dict[str, Array]:
-        """Comembership of all pairs among some points."""
+        """Return the comembership of all pairs of points."""
         return {"comembership": self.comembership(params, x)[np.triu_indices(len(x), 1)]}
 
     def _log_joint(self, params: Params, x: Array) -> Float[Array, "row component"]:
-        """Log density of each row and each component, less what all components share."""
+        """Return the log density of each row and component, without the terms all share."""
         centres = params["centres"] / self.noise_scale
         return (x / self.noise_scale) @ centres.T - 0.5 * jnp.sum(centres**2, axis=1)
 
@@ -118,5 +119,5 @@ class GaussianMixture(Model):
         shared = -0.5 * jnp.sum((x / self.noise_scale) ** 2, axis=1) - self.dim * jnp.log(
             self.noise_scale * jnp.sqrt(2 * jnp.pi)
         )
-        summed = jax.nn.logsumexp(self._log_joint(params, x), axis=1)
-        return shared + summed - jnp.log(self.num_components)
+        log_sums = jax.nn.logsumexp(self._log_joint(params, x), axis=1)
+        return shared + log_sums - jnp.log(self.num_components)

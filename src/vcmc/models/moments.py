@@ -1,11 +1,11 @@
-"""Test functions that the paper judges methods by: moments of a vector, in three classes."""
+"""The test functions of the paper: moments of a vector, in three classes."""
 
 import numpy as np
 from jaxtyping import Array, Float
 
 
 def moments(vector: Float[Array, " dim"]) -> dict[str, Array]:
-    """First moments, squares, and products of pairs.
+    """Return first moments, squares, and products of pairs.
 
     >>> import jax.numpy as jnp
     >>> {name: values.tolist() for name, values in moments(jnp.array([2.0, 3.0])).items()}

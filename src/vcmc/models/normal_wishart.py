@@ -2,9 +2,9 @@ r"""A Gaussian with unknown precision matrix, and its mean a point estimate.
 
 $$\Lambda \sim \mathrm{Wishart}(\nu, V), \qquad x_n \mid \Lambda \sim N(\mu, \Lambda^{-1}).$$
 
-As in the paper, $\mu$ is not sampled: it is estimated by the mean of all rows, which is the average of
-the shards' means weighted by their numbers of rows. All shards use the same $\mu$, so that their log
-densities add up.
+As in Rabinovich, Angelino and Jordan (2015), $\mu$ is not sampled: it is estimated by the mean of
+all rows, the average of the shards' means weighted by their numbers of rows. All shards use the
+same $\mu$, so that their log densities add up.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,15 @@ from .simulated import Simulated, check_columns
 
 
 class NormalWishart(Model):
-    """Rows are `x`, an array (row, dim). The precision matrix is the parameter `precision`.
+    """A Gaussian with a Wishart prior on its precision matrix.
+
+    Rows are `x`, an array (row, dim); the parameter is `precision`.
 
     Args:
         dim: number of columns.
         dof: degrees of freedom ν of the prior, above dim − 1; by default dim + 2.
         scale: scale matrix V of the prior; by default the identity.
-        mean: the mean μ; by default it is estimated from all rows.
+        mean: the mean μ; by default the mean of all rows.
 
     >>> NormalWishart(3)
     NormalWishart(precision: PositiveDefinite(shape=(3, 3)))
@@ -57,7 +59,8 @@ class NormalWishart(Model):
             raise ValueError(f"dof must be above dim - 1 = {dim - 1}; got {self.dof}.")
         if self.scale.shape != (dim, dim) or not _positive_definite(self.scale):
             raise ValueError(
-                f"scale must be a positive-definite {dim} × {dim} matrix; got shape {self.scale.shape}."
+                f"scale must be a positive-definite {dim} × {dim} matrix; got shape "
+                f"{self.scale.shape}."
             )
         super().__init__(
             space={"precision": PositiveDefinite(dim)},
@@ -67,13 +70,13 @@ class NormalWishart(Model):
         )
 
     def __eq__(self, other: object) -> bool:
-        """Models of equal numbers are the same to compiled functions, as `fitted` makes a new one whenever it is called."""
-        return isinstance(other, NormalWishart) and self._numbers() == other._numbers()
+        """Compare by value: `fitted` returns a new model on every call, and must not recompile."""
+        return isinstance(other, NormalWishart) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._numbers())
+        return hash(self._key())
 
-    def _numbers(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Any, ...]:
         mean = None if self.mean is None else self.mean.tobytes()
         return self.dim, self.dof, self.scale.tobytes(), mean
 
@@ -89,31 +92,31 @@ class NormalWishart(Model):
         mean = np.sum(totals, axis=0) / sum(counts)
         return NormalWishart(self.dim, self.dof, self.scale, mean=mean)
 
-    # A point holds the Cholesky factor of the precision. What follows says the same as the log prior and the log likelihood of
-    # params, but need not factorise a matrix again and differentiate that, and looks at the rows once for a batch of points.
+    # A point holds the Cholesky factor of the precision. The next two methods equal the log prior
+    # and the log likelihood of params, but need not factorise a matrix again and differentiate the
+    # factorisation, and read the rows once for a batch of points.
 
     def log_prior_at(self, point: Point) -> Scalar:
         params, log_det = self.space.constrain_with_log_det(point)
-        known = 0.5 * self.dof * np.linalg.slogdet(self.scale)[1] + multigammaln(
-            0.5 * self.dof, self.dim
-        )
+        log_det_scale = np.linalg.slogdet(self.scale)[1]
+        constant = 0.5 * self.dof * log_det_scale + multigammaln(0.5 * self.dof, self.dim)
         square = jnp.sum(np.linalg.inv(self.scale) * params["precision"])
-        density = (self.dof - self.dim - 1) * _half_log_det(point) - 0.5 * square - known
+        density = (self.dof - self.dim - 1) * _half_log_det(point) - 0.5 * square - constant
         return density - 0.5 * self.dof * self.dim * jnp.log(2.0) + log_det
 
     def log_likelihood_at(self, point: Point, shard: Shard, is_batched: bool = False) -> Scalar:
-        del is_batched  # rows are looked at once, by no point
+        del is_batched  # rows are read once, for any number of points
         scatter, count = self._scatter(shard)
-        each = _half_log_det(point) - 0.5 * self.dim * jnp.log(2 * jnp.pi)
-        return count * each - 0.5 * jnp.sum(scatter * self.space.constrain(point)["precision"])
+        per_row = _half_log_det(point) - 0.5 * self.dim * jnp.log(2 * jnp.pi)
+        return count * per_row - 0.5 * jnp.sum(scatter * self.space.constrain(point)["precision"])
 
     def _scatter(self, shard: Shard) -> tuple[Float[Array, "dim dim"], Scalar]:
-        """The scatter of a shard's rows about the mean, and how many there are."""
+        """Return the scatter matrix of a shard's rows about the mean, and their number."""
         centred = shard.rows["x"] - self._known_mean()
         return (shard.weights[:, None] * centred).T @ centred, jnp.sum(shard.weights)
 
     def posterior_of(self, shard: Shard, prior_power: Scalar | float = 1.0) -> Wishart:
-        """The exact posterior of the precision matrix, given a shard and a power of the prior."""
+        """Return the exact posterior of the precision, given a shard and a power of the prior."""
         scatter, count = self._scatter(shard)
         dof = prior_power * (self.dof - self.dim - 1) + count + self.dim + 1
         return Wishart(dof, prior_power * jnp.linalg.inv(self.scale) + scatter)
@@ -121,8 +124,11 @@ class NormalWishart(Model):
     def simulate(
         self, seed: int, num_rows: int, params: Mapping[str, Any] | None = None
     ) -> Simulated:
-        """Rows given `params`, by default a draw of the prior, around the mean (or zero)."""
-        from scipy.stats import wishart  # here, not above: scipy.stats takes a second to import
+        """Simulate rows about the mean, or zero, given `params`.
+
+        By default, `params` are a draw from the prior.
+        """
+        from scipy.stats import wishart  # here, as scipy.stats takes a second to import
 
         generator = np.random.default_rng(seed)
         prior = np.atleast_2d(wishart(self.dof, self.scale).rvs(random_state=generator))
@@ -133,13 +139,14 @@ class NormalWishart(Model):
         return Simulated({"precision": precision}, {"x": mean + noise})
 
     def test_functions(self, params: Params) -> dict[str, Array]:
-        """Moments of the eigenvalues of the covariance matrix, the largest first."""
+        """Return moments of the eigenvalues of the covariance matrix, the largest first."""
         return moments(1 / jnp.linalg.eigvalsh(params["precision"]))
 
     def _known_mean(self) -> Float[np.ndarray, " dim"]:
         if self.mean is None:
             raise ValueError(
-                "the mean is not known yet: give NormalWishart(..., mean=...), or let infer estimate it."
+                "the mean is not known yet: pass NormalWishart(..., mean=...), or let infer "
+                "estimate it."
             )
         return self.mean
 
@@ -157,13 +164,16 @@ class NormalWishart(Model):
 
 
 def _half_log_det(point: Point) -> Scalar:
-    """Half the log determinant of the matrix at a point."""
+    """Return half the log determinant of the matrix at a point."""
     root = biject_to(constraints.lower_cholesky)(point)
     return jnp.sum(jnp.log(jnp.diagonal(root)))
 
 
 def scott_design() -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the five-dimensional example of Scott et al. (2016), from memory, unverified."""
+    """Return mean and covariance of the five-dimensional example of Scott et al. (2016).
+
+    They are from memory, and not verified.
+    """
     covariance = np.array(
         [
             [1.0, 0.99, 0.98, 0.0, -0.70],

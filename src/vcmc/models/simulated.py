@@ -1,4 +1,4 @@
-"""Rows of the models here: synthetic ones, and a check of those given."""
+"""Simulated data sets, and a check of the user's rows."""
 
 from typing import NamedTuple
 
@@ -8,18 +8,21 @@ from ..data.shard import Shards
 
 
 class Simulated(NamedTuple):
-    """Params, and rows that were drawn given them."""
+    """Params, and rows drawn given them."""
 
     params: dict[str, np.ndarray]
     rows: dict[str, np.ndarray]
 
 
 def check_columns(shards: Shards, dim: int) -> None:
-    """Rows must be named `x` and have `dim` columns; all shards have the same columns, so that one is looked at."""
+    """Raise an error unless rows are named `x` and have `dim` columns.
+
+    All shards have the same columns: the first is checked.
+    """
     rows = shards[0].rows
     if "x" not in rows:
         raise ValueError(f"rows must be named x; got {sorted(rows)}.")
     if rows["x"].shape[1:] != (dim,):
         raise ValueError(
-            f"rows['x'] must have {dim} columns; got shape {rows['x'].shape[1:]} a row."
+            f"rows['x'] must have {dim} columns; got shape {rows['x'].shape[1:]} per row."
         )

@@ -1,1 +1,4 @@
-"""Front ends: a model written elsewhere becomes a `Model`."""
+"""Front ends: convert models written in NumPyro or PyMC to `Model`.
+
+Imported by `cli` and the package root; imports `model`, `space` and `data`.
+"""

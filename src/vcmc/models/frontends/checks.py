@@ -1,6 +1,6 @@
-"""What every front end asks of a model: one value per row, a prior that does not see the rows.
+"""Checks common to all front ends: one value per row, and a prior that ignores the rows.
 
-What depends on the number of rows is found by looking at the model on two numbers of them.
+A dependence on the number of rows is detected by comparing two numbers of rows.
 """
 
 import warnings
@@ -15,26 +15,30 @@ from jaxtyping import Array, Float
 from ...data.rows import Rows
 from ...space import Params, Product, Scalar, Space
 
-FEW, MORE = 5, 7  # numbers of rows on which models are looked at
+# Numbers of rows on which models are compared: small, different, and unlikely as other sizes.
+FEW_ROWS, MORE_ROWS = 5, 7
 
 
 def first_rows(arrays: Rows) -> dict[str, Any]:
-    """The first few rows."""
-    return {name: array[:FEW] for name, array in arrays.items()}
+    """Return the first few rows."""
+    return {name: array[:FEW_ROWS] for name, array in arrays.items()}
 
 
 def other_rows(arrays: Rows) -> list[dict[str, Any]]:
-    """Rows that differ from the first few in number and in every statistic: the last, and the first again and again."""
+    """Return rows that differ from the first few in number and in every statistic.
+
+    They are the last rows, and the first row repeated.
+    """
     return [
-        {name: array[-MORE:] for name, array in arrays.items()},
-        {name: np.repeat(array[:1], MORE, axis=0) for name, array in arrays.items()},
+        {name: array[-MORE_ROWS:] for name, array in arrays.items()},
+        {name: np.repeat(array[:1], MORE_ROWS, axis=0) for name, array in arrays.items()},
     ]
 
 
 def example_params(
     spaces: Mapping[str, Space], count: int = 3, spread: float = 1.0
 ) -> list[dict[str, Array]]:
-    """Params at a few random points."""
+    """Return params at a few random points."""
     product = Product(spaces)
     constrain = jax.jit(product.constrain)
     points = np.asarray(jax.random.normal(jax.random.key(3), (count, product.dim)))
@@ -42,17 +46,21 @@ def example_params(
 
 
 def row_axis(few: tuple[int, ...], more: tuple[int, ...]) -> int | None:
-    """Which axis is the rows', given the shapes for few rows and for more; nothing if no single one is."""
+    """Return the row axis, given the shapes for few and for more rows; None if it is not unique.
+
+    >>> row_axis((2, 5), (2, 7))
+    1
+    """
     if len(few) != len(more):
         return None
     differing = [axis for axis, (a, b) in enumerate(zip(few, more, strict=True)) if a != b]
-    if len(differing) == 1 and few[differing[0]] == FEW and more[differing[0]] == MORE:
+    if len(differing) == 1 and few[differing[0]] == FEW_ROWS and more[differing[0]] == MORE_ROWS:
         return differing[0]
     return None
 
 
 def sum_per_row(values: Array, axis: int) -> Float[Array, " row"]:
-    """Sums over all axes but the rows'."""
+    """Sum over all axes but that of the rows."""
     return jnp.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).sum(axis=1)
 
 
@@ -62,48 +70,60 @@ def check_prior(
     arrays: Rows,
     remedy: str,
 ) -> None:
-    """The prior must not see the rows: other rows, and another number of them, must not change it."""
-    prior = jax.jit(prior)  # or each of its operations is compiled by itself
+    """Raise an error if other rows, or another number of rows, change the log prior.
+
+    Args:
+        prior: the log prior, given params and rows.
+        examples: params to compare at.
+        arrays: rows.
+        remedy: how to pass a number to the model, for the message.
+    """
+    prior = jax.jit(prior)  # without it, every operation would be compiled by itself
     for params in examples:
-        here = float(prior(params, first_rows(arrays)))
-        for other in other_rows(arrays):
-            there = float(prior(params, other))
-            if not np.isclose(here, there, rtol=1e-10, atol=1e-10, equal_nan=True):
+        expected = float(prior(params, first_rows(arrays)))
+        for rows in other_rows(arrays):
+            value = float(prior(params, rows))
+            if not np.isclose(expected, value, rtol=1e-10, atol=1e-10, equal_nan=True):
                 raise ValueError(
-                    f"the prior depends on the rows: at the same params its log density is {here:.6g} for some "
-                    f"rows and {there:.6g} for others, so shards would have different priors. Compute what the prior "
-                    f"needs from the rows beforehand (such as their standard deviation), and {remedy}."
+                    "the prior depends on the rows: at the same params its log density is "
+                    f"{expected:.6g} for some rows and {value:.6g} for others, so that shards "
+                    "would have different priors. Compute what the prior needs from the rows "
+                    f"beforehand, e.g. their standard deviation, and {remedy}."
                 )
 
 
 def same_for_all_rows(
-    values: Callable[[Params, Rows], Mapping[str, Any]],
+    function: Callable[[Params, Rows], Mapping[str, Any]],
     names: Iterable[str],
     examples: list[dict[str, Array]],
     arrays: Rows,
 ) -> list[str]:
-    """Those of the named values that do not change with the rows."""
-    steady = list(names)
+    """Return the names of those outputs of a function that do not depend on the rows."""
+    constant = list(names)
     for params in examples:
-        here = values(params, first_rows(arrays))
-        for other in other_rows(arrays):
-            there = values(params, other)
-            steady = [name for name in steady if _same(here[name], there[name])]
-    return steady
+        expected = function(params, first_rows(arrays))
+        for rows in other_rows(arrays):
+            values = function(params, rows)
+            constant = [name for name in constant if _equal(expected[name], values[name])]
+    return constant
 
 
-def _same(here: Any, there: Any) -> bool:
-    return np.shape(here) == np.shape(there) and np.allclose(
-        here, there, rtol=1e-10, atol=1e-12, equal_nan=True
+def _equal(first: Any, second: Any) -> bool:
+    return np.shape(first) == np.shape(second) and np.allclose(
+        first, second, rtol=1e-10, atol=1e-12, equal_nan=True
     )
 
 
-def warn_of_left_out(names: Iterable[str]) -> None:
-    """Say which deterministic values are not reported, and how to have them."""
-    if left_out := list(names):
+def warn_of_omitted(names: Iterable[str]) -> None:
+    """Warn that deterministic values are omitted, and say how to compute them.
+
+    The warning points at the caller of `from_numpyro` or `from_pymc`, three frames up.
+    """
+    if omitted := list(names):
         warnings.warn(
-            f"deterministic {', '.join(map(repr, left_out))} depend on the rows, which no shard has all of, and are left "
-            "out of the result. Compute them from its draws, as in docs/back.md.",
+            f"deterministic {', '.join(map(repr, omitted))} depend on the rows, of which no shard "
+            "has all, and are omitted from the result. Compute them from its draws, as in "
+            "docs/back.md.",
             UserWarning,
             stacklevel=4,
         )

@@ -1,7 +1,7 @@
-"""A PyMC model's graph as JAX functions of params and rows.
+"""The graph of a PyMC model as JAX functions of params and rows.
 
-PyMC writes densities as PyTensor graphs of random variables and data. Here inputs take the place of the free
-random variables, by their values as they are, not transformed, and of the data that are rows.
+PyMC writes densities as PyTensor graphs of random variables and data. Here, the free random
+variables, by their untransformed values, and the data that are rows are replaced by inputs.
 """
 
 import os
@@ -16,9 +16,16 @@ from jaxtyping import Array
 from ...data.rows import Rows
 from ...space import Params
 
+MIN_ERFCX_ARGUMENT = -26.0  # below, exp(x²) overflows
+
 
 class GraphFunction:
-    """Outputs of a graph as a JAX function of those params and rows that it needs."""
+    """Outputs of a graph as a JAX function of the params and rows that they depend on.
+
+    Attributes:
+        params: dtypes of the params.
+        rows: dtypes of the rows.
+    """
 
     def __init__(
         self, run: Callable[..., Sequence[Any]], params: dict[str, str], rows: dict[str, str]
@@ -26,14 +33,20 @@ class GraphFunction:
         self._run, self.params, self.rows = run, params, rows
 
     def __call__(self, params: Params, rows: Rows) -> list[Array]:
-        # With the dtype said, as a bare number's is weak and would give way to 32 bits.
+        # With explicit dtypes: that of a Python number is weak, and would give way to 32 bits.
         inputs = [jnp.asarray(params[name], dtype) for name, dtype in self.params.items()]
         inputs += [jnp.asarray(rows[name], dtype) for name, dtype in self.rows.items()]
         return [jnp.asarray(output) for output in self._run(*inputs)]
 
 
 class Graph:
-    """A PyMC model whose free random variables and rows are inputs."""
+    """A PyMC model whose free random variables and rows are inputs.
+
+    Attributes:
+        model: the PyMC model.
+        values: the input of each free random variable.
+        rows: the input of each `pm.Data` that are rows.
+    """
 
     def __init__(self, model: Any, row_names: Iterable[str]):
         from pymc.logprob import conditional_logp
@@ -42,33 +55,33 @@ class Graph:
         self.values = {rv: rv.type(rv.name) for rv in model.free_RVs}
         self.rows = {model[name]: model[name].type(name) for name in row_names}
         observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
-        self._given = {**self.values, **observed}
+        self._all_values = {**self.values, **observed}
         try:
-            terms = conditional_logp(dict(self._given), warn_rvs=False)
+            terms = conditional_logp(dict(self._all_values), warn_rvs=False)
         except NotImplementedError as error:
             raise ValueError(
-                f"PyMC cannot write down the model's log density: {first_line(error)}"
+                f"PyMC cannot derive the model's log density: {first_line(error)}"
             ) from None
-        self._terms = {rv: terms[value] for rv, value in self._given.items()}
+        self._terms = {rv: terms[value] for rv, value in self._all_values.items()}
 
     def log_density(self, variable: Any) -> Any:
-        """Log density of a random variable, or the value of a potential, elementwise."""
+        """Return the log density of a random variable, or the value of a potential, elementwise."""
         return self._terms.get(variable, variable)
 
     def function(self, outputs: Iterable[Any]) -> GraphFunction:
-        """Outputs as a JAX function."""
-        inside = self._replaced(outputs)
-        found = set(ancestors(inside))
-        params = [value for value in self.values.values() if value in found]
-        rows = [row for row in self.rows.values() if row in found]
+        """Return outputs as a JAX function."""
+        replaced = self._replace(outputs)
+        needed = set(ancestors(replaced))
+        params = [value for value in self.values.values() if value in needed]
+        rows = [row for row in self.rows.values() if row in needed]
         return GraphFunction(
-            jaxified([*params, *rows], inside),
+            jaxify([*params, *rows], replaced),
             {value.name: value.dtype for value in params},
             {row.name: row.dtype for row in rows},
         )
 
     def shapes(self, variables: Sequence[Any], rows: Rows) -> list[tuple[int, ...]]:
-        """Shapes of variables, given rows."""
+        """Return the shapes of variables, given rows."""
         from pytensor import function
         from pytensor.compile.mode import Mode
         from pytensor.graph.replace import clone_replace
@@ -77,54 +90,50 @@ class Graph:
         run = function(
             list(self.rows.values()),
             shapes,
-            mode=Mode(
-                linker="py", optimizer="fast_compile"
-            ),  # no compiler is called for a few numbers
+            mode=Mode(linker="py", optimizer="fast_compile"),  # no C compiler for a few numbers
             on_unused_input="ignore",
         )
         values = [np.asarray(rows[row.name]).astype(row.dtype) for row in self.rows.values()]
         return [tuple(int(size) for size in shape) for shape in run(*values)]
 
-    def _replaced(self, outputs: Iterable[Any]) -> list[Any]:
+    def _replace(self, outputs: Iterable[Any]) -> list[Any]:
         from pytensor.graph.replace import clone_replace
 
-        return clone_replace(clone_replace(list(outputs), replace=self._given), replace=self.rows)
+        outputs = clone_replace(list(outputs), replace=self._all_values)
+        return clone_replace(outputs, replace=self.rows)
 
 
 def ancestors(variables: Iterable[Any]) -> list[Any]:
-    """The variables that some variables are computed from, and they themselves."""
-    found: dict[Any, None] = {}
-    waiting = list(variables)
-    while waiting:
-        variable = waiting.pop()
-        if variable not in found:
-            found[variable] = None
+    """Return the variables that some variables are computed from, including themselves."""
+    visited: dict[Any, None] = {}
+    stack = list(variables)
+    while stack:
+        variable = stack.pop()
+        if variable not in visited:
+            visited[variable] = None
             if variable.owner is not None:
-                waiting.extend(variable.owner.inputs)
-    return list(found)
+                stack.extend(variable.owner.inputs)
+    return list(visited)
 
 
-def jaxified(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Sequence[Any]]:
-    """A graph as a JAX function of its inputs."""
+def jaxify(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Sequence[Any]]:
+    """Return a graph as a JAX function of its inputs."""
     get_jaxified_graph = _compiler()
     try:
         return get_jaxified_graph(inputs=list(inputs), outputs=list(outputs))
-    except (
-        NotImplementedError,
-        ValueError,
-    ) as error:  # the latter where a density is itself random, as simulators' are
+    # ValueError if a density is itself random, as those of simulators are.
+    except (NotImplementedError, ValueError) as error:
         raise ValueError(
-            f"the model has an operation that PyTensor cannot run in JAX ({first_line(error)}): write it with operations "
-            "that it can, or write the model in JAX or NumPyro."
+            f"the model has an operation that PyTensor cannot run in JAX ({first_line(error)}): "
+            "use other operations, or write the model in JAX or NumPyro."
         ) from None
 
 
 def _compiler() -> Callable[..., Any]:
-    """PyMC's way from graphs to JAX, without what it does to the process."""
+    """Return PyMC's compiler from graphs to JAX, without its side effects on the process."""
     flags = os.environ.get("XLA_FLAGS")
-    from pymc.sampling.jax import (
-        get_jaxified_graph,  # asks XLA for a hundred devices when first imported
-    )
+    # Importing it for the first time asks XLA for a hundred devices.
+    from pymc.sampling.jax import get_jaxified_graph
 
     if flags is None:
         os.environ.pop("XLA_FLAGS", None)
@@ -133,19 +142,18 @@ def _compiler() -> Callable[..., Any]:
     from pytensor.link.jax.dispatch import jax_funcify
     from pytensor.scalar.math import Erfcx
 
-    if (
-        "tfp" in jax_funcify.dispatch(Erfcx).__name__
-    ):  # PyTensor 2 would want TensorFlow for truncated normals
+    # PyTensor 2 needs TensorFlow Probability for truncated normals.
+    if "tfp" in jax_funcify.dispatch(Erfcx).__name__:
         jax_funcify.register(Erfcx, lambda op, **_: _erfcx)  # noqa: ARG005
     return get_jaxified_graph
 
 
 def _erfcx(x: Array) -> Array:
-    """exp(x²) erfc(x), which is finite wherever its gradient is asked for, also in branches that are not taken."""
-    inside = jnp.maximum(x, -26.0)
-    return 2 * jnp.exp(inside**2 + log_ndtr(-np.sqrt(2) * inside))
+    """Return exp(x²) erfc(x), finite also in branches that `where` does not take."""
+    bounded = jnp.maximum(x, MIN_ERFCX_ARGUMENT)
+    return 2 * jnp.exp(bounded**2 + log_ndtr(-np.sqrt(2) * bounded))
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first."""
+    """Return the first line of an error's message."""
     return str(error).strip().split("\n")[0]

@@ -1,12 +1,12 @@
-"""NumPyro models, as they stand.
+"""Convert NumPyro models.
 
-The latent sites make the prior and the observed ones the likelihood. What depends on the number of
-rows is found by tracing the model, without running it, on two numbers of rows.
+The latent sites are the prior and the observed sites the likelihood. A dependence on the number of
+rows is detected by tracing the model, without running it, on two numbers of rows.
 """
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,17 +19,17 @@ from ...data.rows import Rows, as_rows
 from ...model import Derived, LogLikelihood, Model
 from ...space import Dependent, Params, Scalar, Space
 from .checks import (
-    FEW,
-    MORE,
+    FEW_ROWS,
+    MORE_ROWS,
     check_prior,
     example_params,
     first_rows,
     row_axis,
     same_for_all_rows,
     sum_per_row,
-    warn_of_left_out,
+    warn_of_omitted,
 )
-from .enumerate import enumerated_log_likelihood
+from .enumeration import enumerated_log_likelihood
 from .sites import Seeded, Site, log_prob, sites_on, trace_at
 
 
@@ -42,13 +42,13 @@ def from_numpyro(
     prior_sites: Iterable[str] = (),
     likelihood_sites: Iterable[str] = (),
 ) -> Model:
-    """A NumPyro model as a `Model`: latent sites are its prior, observed ones its likelihood.
+    """Convert a NumPyro model: latent sites are the prior, observed sites the likelihood.
 
     Args:
-        model: a NumPyro model, whose arguments are the rows' names.
+        model: a NumPyro model, whose arguments are the names of the rows.
         rows: rows to learn shapes from: all of them, or the first few.
-        constants: further arguments that are not per row, such as a number of groups.
-        space: spaces that say more than the support does, such as `vcmc.Exchangeable`.
+        constants: arguments that are not per row, e.g. a number of groups.
+        space: spaces that say more than the support does, e.g. `vcmc.Exchangeable`.
         prior_sites: names of `numpyro.factor` sites that belong to the prior.
         likelihood_sites: names of `numpyro.factor` sites that belong to the likelihood; their
             value must be one number per row.
@@ -65,113 +65,139 @@ def from_numpyro(
     arrays = as_rows(rows)
     _check_arguments(model, arrays, constants or {})
     seeded = Seeded(model, constants or {})
-    few, more = sites_on(seeded, arrays, FEW), sites_on(seeded, arrays, MORE)
-    declared = set(prior_sites) | set(likelihood_sites)
-    if unknown := declared - set(few):
-        raise ValueError(f"sites {sorted(unknown)} are declared but not in the model: {list(few)}.")
-    latents, observed, enumerated = [], {}, False
-    for name, site in few.items():
-        if site.kind == "enumerated":
-            _check_enumerated(site, more[name])
-            enumerated = True
-        elif site.kind == "latent":
-            _check_latent(site, more[name])
-            latents.append(name)
-        elif site.kind == "factor" and name not in declared:
-            raise ValueError(
-                f"numpyro.factor({name!r}) may belong to the prior or to the likelihood, and only you know: "
-                f"declare it with from_numpyro(..., prior_sites=[{name!r}]), or, if its value is one number "
-                f"per row, likelihood_sites=[{name!r}]."
-            )
-        elif site.kind in ("observed", "factor") and name not in set(prior_sites):
-            observed[name] = _row_axis(site, more[name])
-    if not observed:
-        raise ValueError(
-            f"the model must observe its rows (numpyro.sample(..., obs=...)); got the sites {list(few)}, "
-            "none of them observed."
-        )
-    if not latents:
-        raise ValueError(f"the model must have a latent site to infer; got the sites {list(few)}.")
-
+    few, more = sites_on(seeded, arrays, FEW_ROWS), sites_on(seeded, arrays, MORE_ROWS)
+    prior_sites = tuple(prior_sites)
+    roles = _roles(few, more, prior_sites, tuple(likelihood_sites))
     template = first_rows(arrays)
-    prior_names = (*latents, *prior_sites)
 
-    def prior_given(params: Params, given: Rows) -> Scalar:
-        trace = trace_at(seeded, params, given)
-        return sum((jnp.sum(log_prob(trace[name])) for name in prior_names), jnp.zeros(()))
+    def prior_given(params: Params, rows: Rows) -> Scalar:
+        trace = trace_at(seeded, params, rows)
+        names = (*roles.latents, *prior_sites)
+        return sum((jnp.sum(log_prob(trace[name])) for name in names), jnp.zeros(()))
 
-    def observed_log_likelihood(params: Params, given: Rows) -> Float[Array, " row"]:
-        trace = trace_at(seeded, params, given)
-        parts = [_per_row(trace[name], *where) for name, where in observed.items()]
+    def observed_log_likelihood(params: Params, rows: Rows) -> Float[Array, " row"]:
+        trace = trace_at(seeded, params, rows)
+        parts = [
+            sum_per_row(log_prob(trace[name], depth), axis)
+            for name, (depth, axis) in roles.observed.items()
+        ]
         return jnp.sum(jnp.stack(parts), axis=0)
 
     def log_prior(params: Params) -> Scalar:
         return prior_given(params, template)
 
     log_likelihood: LogLikelihood = observed_log_likelihood
-    if enumerated:
+    if roles.has_enumerated:
         num_axes = max(site.num_batch_axes for site in few.values())
         log_likelihood = enumerated_log_likelihood(seeded, log_prior, num_axes)
-    spaces = _spaces(seeded, few, latents, template, space or {})
+    spaces = _spaces(seeded, few, roles.latents, template, space or {})
     examples = example_params(spaces)
     check_prior(prior_given, examples, arrays, "pass it in constants={...}")
     derived = _derived(seeded, few, more, arrays, examples)
     return Model(spaces, log_prior, log_likelihood, derived=derived)
 
 
+class _Roles(NamedTuple):
+    """The roles of the sites.
+
+    Attributes:
+        latents: latent sites.
+        observed: sites of the likelihood: event axes to keep apart, and the row axis.
+        has_enumerated: whether there are discrete latent sites to sum out.
+    """
+
+    latents: list[str]
+    observed: dict[str, tuple[int, int]]
+    has_enumerated: bool
+
+
+def _roles(
+    few: dict[str, Site],
+    more: dict[str, Site],
+    prior_sites: tuple[str, ...],
+    likelihood_sites: tuple[str, ...],
+) -> _Roles:
+    """Check the sites on few and on more rows, and return their roles."""
+    declared = {*prior_sites, *likelihood_sites}
+    if unknown := declared - set(few):
+        raise ValueError(f"sites {sorted(unknown)} are declared but not in the model: {list(few)}.")
+    latents: list[str] = []
+    observed: dict[str, tuple[int, int]] = {}
+    has_enumerated = False
+    for name, site in few.items():
+        if site.kind == "enumerated":
+            _check_enumerated(site, more[name])
+            has_enumerated = True
+        elif site.kind == "latent":
+            _check_latent(site, more[name])
+            latents.append(name)
+        elif site.kind == "factor" and name not in declared:
+            raise ValueError(
+                f"numpyro.factor({name!r}) may belong to the prior or to the likelihood: declare "
+                f"it with from_numpyro(..., prior_sites=[{name!r}]) or, if its value is one number "
+                f"per row, with likelihood_sites=[{name!r}]."
+            )
+        elif site.kind in ("observed", "factor") and name not in prior_sites:
+            observed[name] = _row_axis(site, more[name])
+    if not observed:
+        raise ValueError(
+            "the model must observe its rows with numpyro.sample(..., obs=...); got the sites "
+            f"{list(few)}, none of which is observed."
+        )
+    if not latents:
+        raise ValueError(f"the model must have a latent site to infer; got the sites {list(few)}.")
+    return _Roles(latents, observed, has_enumerated)
+
+
 def _check_latent(site: Site, more: Site) -> None:
     if site.is_discrete:
         raise ValueError(
-            f"latent site {site.name!r} is discrete, and gradients cannot sample it: sum it out, with "
-            "dist.MixtureSameFamily in place of a latent assignment, or, if it is one value per row, with "
-            "numpyro.sample(..., infer={'enumerate': 'parallel'})."
+            f"latent site {site.name!r} is discrete, and gradient-based samplers cannot sample it: "
+            "sum it out, with dist.MixtureSameFamily instead of a latent assignment or, if it has "
+            "one value per row, with numpyro.sample(..., infer={'enumerate': 'parallel'})."
         )
     if site.shape != more.shape:
         raise ValueError(
-            f"latent site {site.name!r} has one value per row (shape {site.shape} for {FEW} rows, {more.shape} "
-            f"for {MORE}), so it cannot be shared by shards: integrate it out of the likelihood (for "
-            "a random effect per row, use the marginal distribution; for missing values, drop or impute)."
+            f"latent site {site.name!r} has one value per row (shape {site.shape} for {FEW_ROWS} "
+            f"rows, {more.shape} for {MORE_ROWS}), so that shards cannot share it: integrate it "
+            "out of the likelihood (for a random effect per row, use the marginal distribution; "
+            "for missing values, drop or impute them)."
         )
 
 
 def _check_enumerated(site: Site, more: Site) -> None:
     if site.shape == more.shape:
         raise ValueError(
-            f"discrete latent site {site.name!r} is shared by all rows, so that rows are not independent once it is "
-            "summed out. Fit the model for each of its values, or give each row a value of its own."
+            f"discrete latent site {site.name!r} is shared by all rows, so that rows are not "
+            "independent once it is summed out: fit the model for each of its values, or give each "
+            "row a value of its own."
         )
 
 
 def _row_axis(site: Site, more: Site) -> tuple[int, int]:
-    """How many event axes to tell apart, and which axis of the log probability is the rows'."""
-    for depth, (shape, other) in enumerate(
-        zip(site.log_prob_shapes, more.log_prob_shapes, strict=True)
-    ):
-        axis = row_axis(shape, other)
+    """Return the number of event axes to keep apart, and the row axis of the log probability."""
+    for depth, shapes in enumerate(zip(site.log_prob_shapes, more.log_prob_shapes, strict=True)):
+        axis = row_axis(*shapes)
         if axis is not None:
             return depth, axis
     if site.kind == "factor":
         raise ValueError(
-            f"numpyro.factor({site.name!r}) is declared a likelihood and must have one value per row; got shape "
-            f"{site.log_prob_shapes[0]} for {FEW} rows. Do not sum it over rows."
+            f"numpyro.factor({site.name!r}) is declared as likelihood and must have one value per "
+            f"row; got shape {site.log_prob_shapes[0]} for {FEW_ROWS} rows. Do not sum it over "
+            "rows."
         )
     if site.shape == more.shape:
         raise ValueError(
-            f"observed site {site.name!r} does not depend on the rows: its shape is {site.shape} however many "
-            "rows there are, so every shard would count it again. Pass what is observed there per row, or "
-            "move it into the prior: numpyro.factor and prior_sites=[...]."
+            f"observed site {site.name!r} does not depend on the rows: its shape is {site.shape} "
+            "for any number of rows, so that every shard would count it again. Pass its data per "
+            "row, or move it into the prior with numpyro.factor and prior_sites=[...]."
         )
     raise ValueError(
-        f"observed site {site.name!r} has one joint distribution over all rows, so rows are not independent "
-        "given the parameters and cannot be dealt into shards. Let each row be an independent unit, "
-        "such as a whole series or group. If you did not mean this, look at the shapes: (N, 1) beside (N,) "
-        "broadcasts to (N, N)."
+        f"observed site {site.name!r} has one joint distribution over all rows, so that rows are "
+        "not independent given the parameters and cannot be split into shards. Let each row be an "
+        "independent unit, e.g. a whole series or group. If this is unintended, check the shapes: "
+        "(N, 1) and (N,) broadcast to (N, N)."
     )
-
-
-def _per_row(site: dict[str, Any], depth: int, axis: int) -> Float[Array, " row"]:
-    """Log probability of an observed site, row by row."""
-    return sum_per_row(log_prob(site, depth), axis)
 
 
 def _spaces(
@@ -179,36 +205,36 @@ def _spaces(
     sites: dict[str, Site],
     latents: list[str],
     rows: Rows,
-    given: Mapping[str, Space],
+    declared: Mapping[str, Space],
 ) -> dict[str, Space]:
-    """A space for each latent site: what the user says, or what its support says."""
-    if unknown := set(given) - set(latents):
+    """Return the space of each latent site: the declared one, or that of its support."""
+    if unknown := set(declared) - set(latents):
         raise ValueError(f"space names {sorted(unknown)}, but the latent sites are {latents}.")
     first, second = (handlers.trace(model.with_seed(seed)).get_trace(**rows) for seed in (1, 2))
     spaces: dict[str, Space] = {}
     for name in latents:
         shape = sites[name].shape
         support = first[name]["fn"].support
-        if name in given:
-            if given[name].shape != shape:
+        if name in declared:
+            if declared[name].shape != shape:
                 raise ValueError(
-                    f"space[{name!r}] must have the site's shape {shape}; got {given[name]}."
+                    f"space[{name!r}] must have the site's shape {shape}; got {declared[name]}."
                 )
-            spaces[name] = given[name]
-        elif _same(support, second[name]["fn"].support):
+            spaces[name] = declared[name]
+        elif _equal(support, second[name]["fn"].support):
             spaces[name] = Space(support, *shape)
         else:
 
-            def find(earlier: Params, name: str = name) -> Constraint:
+            def support_given(earlier: Params, name: str = name) -> Constraint:
                 return trace_at(model, earlier, rows)[name]["fn"].support
 
-            spaces[name] = Dependent(find, support, *shape)
+            spaces[name] = Dependent(support_given, support, *shape)
     return spaces
 
 
-def _same(first: Constraint, second: Constraint) -> bool:
-    left, right = jax.tree.leaves(first), jax.tree.leaves(second)
-    return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
+def _equal(first: Constraint, second: Constraint) -> bool:
+    leaves = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return all(np.array_equal(a, b) for a, b in leaves)
 
 
 def _derived(
@@ -218,7 +244,7 @@ def _derived(
     arrays: Rows,
     examples: list[dict[str, Array]],
 ) -> Derived | None:
-    """Deterministic sites that do not depend on the rows; those that do are not the posterior's to report."""
+    """Return the deterministic sites that do not depend on the rows, as a function of params."""
     deterministic = [name for name, site in few.items() if site.kind == "deterministic"]
     candidates = [name for name in deterministic if few[name].shape == more[name].shape]
 
@@ -227,14 +253,14 @@ def _derived(
         return {name: jnp.asarray(trace[name]["value"]) for name in candidates}
 
     names = same_for_all_rows(jax.jit(values), candidates, examples, arrays) if candidates else []
-    warn_of_left_out(name for name in deterministic if name not in names)
+    warn_of_omitted(name for name in deterministic if name not in names)
     if not names:
         return None
     template = first_rows(arrays)
 
     def derived(params: Params) -> Params:
-        found = values(params, template)
-        return {name: found[name] for name in names}
+        all_values = values(params, template)
+        return {name: all_values[name] for name in names}
 
     return derived
 
@@ -250,8 +276,8 @@ def _check_arguments(
     missing = required - {*arrays, *constants}
     if unknown or missing:
         raise ValueError(
-            f"the names of rows and constants must be the model's arguments {sorted(named)}; got rows "
-            f"{list(arrays)} and constants {list(constants)}"
+            f"the names of rows and constants must be the model's arguments {sorted(named)}; got "
+            f"rows {list(arrays)} and constants {list(constants)}"
             + (f", so {sorted(unknown)} are not arguments" if unknown else "")
             + (f", so {sorted(missing)} are missing" if missing else "")
             + "."

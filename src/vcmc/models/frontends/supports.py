@@ -1,11 +1,11 @@
-"""Spaces of a PyMC model's free random variables, from the transforms that PyMC gives them.
+"""Spaces of a PyMC model's free random variables, from their transforms.
 
-Where there is a space of ours it is taken, so that the same model has the same coordinates in all languages; PyMC's
-own transform serves where there is none, as for the packed Cholesky factors of `LKJCholeskyCov`.
+A space of vcmc is used if there is one, so that the same model has the same coordinates in all
+languages; else PyMC's own transform, e.g. for the packed Cholesky factors of `LKJCholeskyCov`.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,21 +29,39 @@ from ...space import (
     Simplex,
     Space,
 )
-from .graph import Graph, ancestors, jaxified
+from .graph import Graph, ancestors, jaxify
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-class PyMCSupport(Constraint):
-    """Values that a transform of PyMC maps to real coordinates."""
+class TransformFunctions(NamedTuple):
+    """A transform of PyMC as JAX functions of one argument, each with one output in a list.
 
-    def __init__(
-        self, name: str, shape: tuple[int, ...], functions: tuple[Callable[..., Any], ...]
-    ):
+    Attributes:
+        forward: from values to real coordinates.
+        backward: from real coordinates to values.
+        log_jacobian: log determinant of the Jacobian of `backward`.
+    """
+
+    forward: Callable[[Array], Sequence[Array]]
+    backward: Callable[[Array], Sequence[Array]]
+    log_jacobian: Callable[[Array], Sequence[Array]]
+
+
+class PyMCSupport(Constraint):
+    """The values that a transform of PyMC maps to real coordinates.
+
+    Attributes:
+        name: name of the transform.
+        shape: shape of the real coordinates.
+        functions: the transform.
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...], functions: TransformFunctions):
         self.name, self.shape, self.functions = name, shape, functions
 
     def __call__(self, x: Array) -> Array:
-        return jnp.all(jnp.isfinite(self.functions[0](x)[0]))
+        return jnp.all(jnp.isfinite(self.functions.forward(x)[0]))
 
     def __repr__(self) -> str:
         return f"PyMC's {self.name}"
@@ -53,20 +71,20 @@ class PyMCSupport(Constraint):
 
 
 class PyMCTransform(Transform):
-    """A transform of PyMC as NumPyro's: from real coordinates to values."""
+    """A transform of PyMC with the interface of NumPyro: from real coordinates to values."""
 
     def __init__(self, support: PyMCSupport):
         self.support = support
 
     def __call__(self, x: Array) -> Array:
-        return self.support.functions[1](x)[0]
+        return self.support.functions.backward(x)[0]
 
     def _inverse(self, y: Array) -> Array:
-        return self.support.functions[0](y)[0]
+        return self.support.functions.forward(y)[0]
 
     def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: Any = None) -> Scalar:
         del y, intermediates
-        return jnp.sum(self.support.functions[2](x)[0])
+        return jnp.sum(self.support.functions.log_jacobian(x)[0])
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return jax.eval_shape(self, jax.ShapeDtypeStruct(shape, float)).shape
@@ -83,24 +101,24 @@ biject_to.register(PyMCSupport, PyMCTransform)
 
 
 def spaces_of(
-    graph: Graph, shapes: Shapes, rows: Rows, given: Mapping[str, Space]
+    graph: Graph, shapes: Shapes, rows: Rows, declared: Mapping[str, Space]
 ) -> dict[str, Space]:
-    """A space for each free random variable: what the user says, or what its transform says."""
-    if unknown := set(given) - set(shapes):
+    """Return the space of each free random variable: declared, or from its transform."""
+    if unknown := set(declared) - set(shapes):
         raise ValueError(
             f"space names {sorted(unknown)}, but the free random variables are {list(shapes)}."
         )
     spaces: dict[str, Space] = {}
     for rv in graph.model.free_RVs:
         name, shape = rv.name, shapes[rv.name]
-        if name not in given:
+        if name not in declared:
             spaces[name] = _space(graph, rv, shape, spaces, rows)
-        elif given[name].shape != shape:
+        elif declared[name].shape != shape:
             raise ValueError(
-                f"space[{name!r}] must have the variable's shape {shape}; got {given[name]}."
+                f"space[{name!r}] must have the variable's shape {shape}; got {declared[name]}."
             )
         else:
-            spaces[name] = given[name]
+            spaces[name] = declared[name]
     return spaces
 
 
@@ -114,11 +132,11 @@ def _space(
     _check_proper(rv)
     distribution = type(rv.owner.op).__name__
     transform = graph.model.rvs_to_transforms[rv]
-    if transform is None:  # perhaps taken away by the user: the support is the same
+    if transform is None:  # maybe removed by the user: the support is the same
         transform = _default_transform(rv.owner.op, rv)
     if distribution == "WishartRV" and len(shape) == 2:
         return PositiveDefinite(shape[-1])
-    if distribution in ("LogitNormal", "LogitNormalRV"):  # which PyMC 5 gives no transform
+    if distribution in ("LogitNormal", "LogitNormalRV"):  # without a transform in PyMC 5
         return Interval(0, 1, *shape)
     if transform is None:
         return Real(*shape)
@@ -133,25 +151,26 @@ def _space(
     if isinstance(transform, type(transforms.circular)):
         return Space(constraints.circular, *shape)
     if isinstance(transform, IntervalTransform):
-        return _between(graph, rv, transform, shape, earlier, rows)
-    return _as_in_pymc(graph, rv, transform, shape)
+        return _interval(graph, rv, transform, shape, earlier, rows)
+    return _pymc_space(graph, rv, transform, shape)
 
 
 def _check_proper(rv: Any) -> None:
     distribution = type(rv.owner.op).__name__
     if distribution in ("FlatRV", "HalfFlatRV"):
         raise ValueError(
-            f"{rv.name!r} has an improper prior, pm.{distribution[:-2]}: give it a proper one, however wide. A shard that "
-            "says little on it would have no posterior otherwise."
+            f"{rv.name!r} has an improper prior, pm.{distribution[:-2]}: give it a proper one, "
+            "however wide. Otherwise a shard with little information on it has no posterior."
         )
     if distribution == "LKJCorrRV" and rv.ndim == 1:
         raise ValueError(
-            f"{rv.name!r} is pm.LKJCorr, whose values PyMC 5 keeps in a box that also holds matrices which are no "
-            "correlations, so that there is no map from real coordinates: use pm.LKJCholeskyCov, or PyMC 6."
+            f"{rv.name!r} is pm.LKJCorr, whose values PyMC 5 keeps in a box that also holds "
+            "matrices that are no correlations, so that there is no bijection from real "
+            "coordinates: use pm.LKJCholeskyCov, or PyMC 6."
         )
 
 
-def _between(
+def _interval(
     graph: Graph,
     rv: Any,
     transform: Any,
@@ -159,7 +178,7 @@ def _between(
     earlier: dict[str, Space],
     rows: Rows,
 ) -> Space:
-    """Numbers between bounds, which may depend on parameters named earlier."""
+    """Return the space of numbers between bounds, which may depend on earlier parameters."""
     import pytensor.tensor as pt
 
     ends = transform.args_fn(*rv.owner.inputs)
@@ -170,28 +189,29 @@ def _between(
     bounds = graph.function([pt.as_tensor(end, dtype="float64") for end in ends])
     if missing := set(bounds.params) - set(earlier):
         raise ValueError(
-            f"the bounds of {rv.name!r} depend on {sorted(missing)}, which the model names later: name those first."
+            f"the bounds of {rv.name!r} depend on {sorted(missing)}, which the model defines "
+            "later: define them first."
         )
     example = Product(earlier).constrain(jnp.zeros(Product(earlier).dim)) if bounds.params else {}
     low, high = (np.asarray(end) for end in bounds(example, rows))
-    bounded = [set(np.isfinite(end).ravel().tolist()) for end in (low, high)]
-    if any(len(each) > 1 for each in bounded):
+    is_bounded = [set(np.isfinite(end).ravel().tolist()) for end in (low, high)]
+    if any(len(answers) > 1 for answers in is_bounded):
         raise ValueError(
-            f"some values of {rv.name!r} have bounds and others have none, which PyMC's transform does not tell apart: make "
-            "two random variables of them."
+            f"some values of {rv.name!r} have bounds and others have none, which PyMC's transform "
+            "does not distinguish: make two random variables of them."
         )
-    below, above = (each == {True} for each in bounded)
+    below, above = (answers == {True} for answers in is_bounded)
     if not below and not above:
         return Real(*shape)
     if bounds.params:
         template = {name: rows[name] for name in bounds.rows}
 
-        def find(params: Params) -> Constraint:
+        def constraint_given(params: Params) -> Constraint:
             low, high = bounds(params, template)
             return _constraint(low, high, below, above)
 
-        return Dependent(find, _constraint(low, high, below, above), *shape)
-    low, high = _one(low), _one(high)
+        return Dependent(constraint_given, _constraint(low, high, below, above), *shape)
+    low, high = _scalar(low), _scalar(high)
     if np.ndim(low) == 0 and np.ndim(high) == 0 and below and above:
         return Interval(float(low), float(high), *shape)
     if below and not above and np.all(low == 0):
@@ -199,8 +219,8 @@ def _between(
     return Space(_constraint(low, high, below, above), *shape)
 
 
-def _one(values: np.ndarray) -> np.ndarray:
-    """One number, if all values are the same."""
+def _scalar(values: np.ndarray) -> np.ndarray:
+    """Return a single number if all values are equal."""
     return values.ravel()[0] if values.size and np.all(values == values.ravel()[0]) else values
 
 
@@ -210,22 +230,25 @@ def _constraint(low: Any, high: Any, below: bool, above: bool) -> Constraint:
     return constraints.greater_than(low) if below else constraints.less_than(high)
 
 
-def _as_in_pymc(graph: Graph, rv: Any, transform: Any, shape: tuple[int, ...]) -> Space:
+def _pymc_space(graph: Graph, rv: Any, transform: Any, shape: tuple[int, ...]) -> Space:
+    """Return a space with PyMC's own transform."""
     inputs = rv.owner.inputs
     value = graph.values[rv].clone()
     forward = transform.forward(value, *inputs)
     point = forward.type("point")
-    parts = [forward, transform.backward(point, *inputs), transform.log_jac_det(point, *inputs)]
-    needed = {each.name for part in parts for each in ancestors([part]) if each in graph.values}
+    backward = transform.backward(point, *inputs)
+    log_jacobian = transform.log_jac_det(point, *inputs)
+    sources = ancestors([forward, backward, log_jacobian])
+    needed = {variable.name for variable in sources if variable in graph.values}
     if needed:
         raise ValueError(
-            f"{rv.name!r} has a transform of PyMC, {type(transform).__name__}, that depends on {sorted(needed)}: say "
-            f"where it lives with from_pymc(..., space={{{rv.name!r}: ...}}), or fix what it depends on."
+            f"{rv.name!r} has a PyMC transform, {type(transform).__name__}, that depends on "
+            f"{sorted(needed)}: declare its space with from_pymc(..., "
+            f"space={{{rv.name!r}: ...}}), or make {sorted(needed)} constant."
         )
-    functions = (
-        jaxified([value], parts[:1]),
-        jaxified([point], parts[1:2]),
-        jaxified([point], parts[2:]),
+    functions = TransformFunctions(
+        jaxify([value], [forward]), jaxify([point], [backward]), jaxify([point], [log_jacobian])
     )
-    point_shape = jax.eval_shape(functions[0], jax.ShapeDtypeStruct(shape, float))[0].shape
+    example = jax.ShapeDtypeStruct(shape, float)
+    point_shape = jax.eval_shape(functions.forward, example)[0].shape
     return Space(PyMCSupport(type(transform).__name__, point_shape, functions), *shape)

@@ -1,7 +1,7 @@
 """Sum discrete latent values of single rows out of a NumPyro model, with funsor.
 
-One row at a time: what remains of a row's joint density once its discrete values are summed out, less
-the prior, is its likelihood.
+A row's likelihood is its joint density with the discrete values summed out, less the prior. It is
+computed one row at a time.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from jaxtyping import Array, Float
 from ...data.rows import Rows
 from ...model import LogLikelihood
 from ...space import Params, Scalar
-from .sites import TRACING
+from .sites import TRACE_LOCK
 
 
 def enumerated_log_likelihood(
     model: Callable[..., Any], log_prior: Callable[[Params], Scalar], num_batch_axes: int
 ) -> LogLikelihood:
-    """Log likelihood per row of a model with `infer={"enumerate": "parallel"}` sites.
+    """Return the log likelihood per row of a model with `infer={"enumerate": "parallel"}` sites.
 
     `num_batch_axes` is the number of batch axes that the model itself uses: funsor takes the next.
     """
@@ -37,9 +37,9 @@ def enumerated_log_likelihood(
 
     def log_likelihood(params: Params, rows: Rows) -> Float[Array, " row"]:
         def log_joint(row: dict[str, Array]) -> Scalar:
-            alone = {name: value[None] for name, value in row.items()}
-            with TRACING:
-                return log_density(enumerated, (), alone, dict(params))[0]
+            single = {name: value[None] for name, value in row.items()}
+            with TRACE_LOCK:
+                return log_density(enumerated, (), single, dict(params))[0]
 
         arrays = {name: jnp.asarray(array) for name, array in rows.items()}
         return jax.vmap(log_joint)(arrays) - log_prior(params)

@@ -1,0 +1,59 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import erfcx
+from scipy.stats import norm
+
+from vcmc.models.frontends.graph import Graph, ancestors, first_line, jaxify
+
+Y = np.array([0.5, -1.0, 2.0])
+
+
+@pytest.fixture(scope="module")
+def graph(pm):
+    with pm.Model() as model:
+        y = pm.Data("y", Y)
+        pm.Normal("obs", pm.Normal("mean", 0.0, 2.0), 1.0, observed=y)
+    return Graph(model, ["y"])
+
+
+def test_densities_are_functions_of_params_and_rows(graph):
+    variables = [graph.model["mean"], graph.model["obs"]]
+    function = graph.function([graph.log_density(variable) for variable in variables])
+    assert list(function.params) == ["mean"]
+    assert list(function.rows) == ["y"]
+    prior, likelihood = function({"mean": 0.3}, {"y": Y[:2]})
+    np.testing.assert_allclose(prior, norm.logpdf(0.3, 0, 2))
+    np.testing.assert_allclose(likelihood, norm.logpdf(Y[:2], 0.3, 1))
+
+
+def test_functions_take_only_what_they_need(graph):
+    prior = graph.function([graph.log_density(graph.model["mean"])])
+    assert list(prior.rows) == []
+
+
+def test_shapes_follow_the_rows(graph):
+    variables = [graph.model["mean"], graph.model["y"]]
+    assert graph.shapes(variables, {"y": np.zeros(7)}) == [(), (7,)]
+
+
+def test_ancestors_include_the_variables(pm):
+    import pytensor.tensor as pt
+
+    a, b = pt.dscalar("a"), pt.dscalar("b")
+    total = a + b
+    assert {a, b, total} <= set(ancestors([total]))
+    assert b not in ancestors([a + 1])
+
+
+@pytest.mark.parametrize("value", [-5.0, 0.0, 3.0, 30.0])
+def test_erfcx_is_scipys(pm, value):
+    import pytensor.tensor as pt
+
+    x = pt.dscalar("x")
+    (found,) = jaxify([x], [pt.erfcx(x)])(jnp.asarray(value))
+    np.testing.assert_allclose(found, erfcx(value), rtol=1e-10)
+
+
+def test_the_first_line_of_an_error_is_its_summary():
+    assert first_line(ValueError("\none\ntwo")) == "one"
