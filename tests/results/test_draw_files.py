@@ -182,9 +182,9 @@ def test_bad_files_are_refused(draws, tmp_path):
         (("nowhere.csv",), FileNotFoundError, r"there is no file nowhere.csv"),
         ((good, broken), ValueError, r"broken.csv must have 21 numbers in every line"),
         ((good, other), ValueError, "all shards must have the same parameters"),
-        ((plain,), ValueError, "must be a CSV file of CmdStan, with a column lp__"),
-        ((text,), ValueError, r"draws are read from CmdStan's CSV files .* got .*draws.txt"),
-        ((hole,), ValueError, "beta has 2 of the 3 entries"),
+        ((plain,), ValueError, "must be a CmdStan CSV file, with a column lp__"),
+        ((text,), ValueError, r"draws are read from CmdStan CSV files .* got .*draws.txt"),
+        ((hole,), ValueError, "beta has 2 of the 3 elements"),
         ((3, 4), TypeError, "shard 0 must be a file, .* got int"),
     ]:
         with pytest.raises(error, match=message):

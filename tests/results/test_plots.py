@@ -119,5 +119,5 @@ def test_a_comparison_is_drawn():
     entry = Entry("Consensus", "good", None, 0.1, 0.02, 1.5, 10.0, "")
     figure = vcmc.plot_comparison(Comparison([entry]))
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["Consensus"]
-    with pytest.raises(TypeError, match=r"must be what vcmc\.compare returned"):
+    with pytest.raises(TypeError, match=r"must be a Comparison"):
         vcmc.plot_comparison([entry])

@@ -177,7 +177,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(conjugate, expected, tmp_path, 
 
     monkeypatch.setattr(stores.np, "savez", full)
     with pytest.raises(
-        vcmc.StoreError, match=r"No space left on device. What was written before is kept"
+        vcmc.StoreError, match=r"No space left on device. Everything written before is kept"
     ):
         run(conjugate, tmp_path)
     monkeypatch.undo()
@@ -192,7 +192,7 @@ def test_a_folder_that_is_no_run_is_refused(damage, conjugate, stopped):
         settings.unlink()
         with pytest.raises(vcmc.StoreError, match=r"has draws but no run.json"):
             run(conjugate, stopped)
-        with pytest.raises(vcmc.StoreError, match=r"is not a run directory: there is no run.json"):
+        with pytest.raises(vcmc.StoreError, match=r"is not a run directory: it has no run.json"):
             vcmc.load(stopped)
     elif damage == "bad settings":
         settings.write_text(settings.read_text()[:50])
