@@ -26,6 +26,7 @@ STATS = {  # CmdStan's names of the sampler's statistics, and ArviZ's
     "divergent__": "diverging",
     "energy__": "energy",
 }
+ARVIZ_SUFFIXES = (".nc", ".h5", ".netcdf")
 FORMATS = "CmdStan CSV files (.csv), ArviZ files (.nc) or NumPy files of named arrays (.npz)"
 
 Arrays = dict[str, np.ndarray]
@@ -117,7 +118,7 @@ def _read_file(path: Path) -> ShardDraws:
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as archive:
             return ShardDraws({name: archive[name][None] for name in archive.files}, {})
-    if path.suffix in (".nc", ".h5", ".netcdf"):
+    if path.suffix in ARVIZ_SUFFIXES:
         return _from_arviz(read_tree(path))
     raise ValueError(f"draws are read from {FORMATS}; got {path}.")
 
@@ -224,9 +225,10 @@ def read_tree(path: Path) -> "DataTree":
         with xr.open_datatree(path) as tree:
             return tree.load()
     except (ValueError, ImportError) as error:
+        reason = str(error).split(". ")[0]
         raise ValueError(
-            f"{path} could not be read as an ArviZ file ({error}). If a package is missing, try: "
-            "pip install 'vcmc[netcdf]'"
+            f"{path} could not be read as an ArviZ file: {reason}. "
+            "If a package is missing, try: pip install 'vcmc[netcdf]'"
         ) from error
 
 

@@ -96,7 +96,7 @@ def _error_and_weight_groups(tree: "DataTree") -> Groups:
 
 
 def _is_exchangeable(tree: "DataTree") -> bool:
-    """Whether components may be ordered differently in every shard, so shards are not comparable."""
+    """Whether components may be ordered differently in every shard."""
     return "Exchangeable" in str(tree.attrs.get("model", ""))
 
 
