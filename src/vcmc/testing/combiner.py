@@ -87,8 +87,8 @@ def exact(combiner: AbstractCombiner, shards: GaussianShards, num_draws: int) ->
         combiner,
         f"exact on {len(shards.means)} equal Gaussian shards of dimension {shards.dim} "
         "(errors of means in sds, then relative errors of sds)",
-        "compare means and sds of the combined draws with those of the product; for a combiner that "
-        "estimates densities pass e.g. smooths=0.03.",
+        "compare means and sds of the combined draws with those of the product; for a combiner "
+        "that estimates densities pass e.g. smooths=0.03.",
     )
     draws = np.asarray(combiner(shards.subposteriors(num_draws)).draws)
     law.has_shape(draws, (num_draws, shards.dim), "draws")
@@ -104,8 +104,8 @@ def right_on_average(combiner: AbstractCombiner, shards: GaussianShards, allowan
         combiner,
         f"right on average on {len(shards.means)} Gaussian shards of dimension {shards.dim} "
         "(errors of means in sds, then relative errors of sds)",
-        "compare means and sds of the combined draws with those of the product; a smaller bandwidth "
-        "smooths less.",
+        "compare means and sds of the combined draws with those of the product; a smaller "
+        "bandwidth smooths less.",
     )
     posterior, runs = _posterior(combiner, shards), []
     target = shards.target() if combiner.needs.target else None

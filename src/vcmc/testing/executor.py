@@ -1,7 +1,7 @@
 """The laws of an executor.
 
-Outcomes are in the order of the tasks; errors are reported with the task that raised them; and draws
-are bit-identical to those of the local executor.
+Outcomes are in the order of the tasks; errors are reported with the task that raised them; and
+draws are bit-identical to those of the local executor.
 """
 
 import time
@@ -76,7 +76,7 @@ def _check_errors(executor: AbstractExecutor, shard_cache: ShardCache) -> None:
     law = _law(
         executor,
         "an error in a task is in its own outcome, and map raises it",
-        "create outcomes with vcmc.executors.base.outcome, which catches errors; do not raise them.",
+        "create outcomes with vcmc.executors.base.outcome, which catches errors.",
     )
     failing = FAILING_SHARD
 
