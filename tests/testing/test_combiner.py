@@ -72,7 +72,8 @@ class Overridden(combiners.Average):
         (
             Averaged("holds all"),
             {},
-            "holds one shard at a time. Expected the draws of two shards in memory at most; got those of 8",
+            "holds one shard at a time. Expected the draws of two shards in memory at most; "
+            "got those of 8",
         ),
     ],
 )

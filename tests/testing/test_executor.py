@@ -32,12 +32,14 @@ class Faulty(Local):
     [
         (
             "order",
-            r"outcomes are in the order of the tasks, one for each. Expected .*\[\(0, 201\).*; got \[\(4, 200\)",
+            r"outcomes are in the order of the tasks, one for each. "
+            r"Expected .*\[\(0, 201\).*; got \[\(4, 200\)",
         ),
         ("errors", "an error in a task is in its own outcome"),
         (
             "raises",
-            "an error in a task.*Expected an outcome for each task; got RuntimeError: shard 2 failed on purpose",
+            "an error in a task.*Expected an outcome for each task; "
+            "got RuntimeError: shard 2 failed on purpose",
         ),
         ("others", r"draws are those of Local\(\), to the last bit"),
     ],

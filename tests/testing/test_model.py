@@ -94,10 +94,14 @@ def test_a_right_model_passes():
 
 def test_a_prior_in_every_row_is_found():
     """Each row has its share of the prior, which is one of the ways to temper it by hand."""
-    shares = lambda params, rows: log_likelihood(params, rows) + log_prior(params) / len(rows["y"])  # noqa: E731
+
+    def shares(params, rows):
+        return log_likelihood(params, rows) + log_prior(params) / len(rows["y"])
+
     with pytest.raises(
         LawError,
-        match=r"breaks a law: it can be sharded. the shards' log likelihoods must add up to the full one, but they do not",
+        match=r"breaks a law: it can be sharded. the shards' log likelihoods must add up "
+        r"to the full one, but they do not",
     ):
         check_model(model(shares), ROWS)
 

@@ -168,7 +168,7 @@ def plot_errors(tree: "DataTree", names: Iterable[str] | None = None) -> "Figure
     _check_group(tree, "mean_error", "a model and its rows")
     elements = [each for each in quantities(tree, names) if each.name in tree["mean_error"]]
     errors = {
-        group: np.array([tree[group][each.name].to_numpy()[each.index] for each in elements])
+        group: np.array([tree[group][each.name].to_numpy()[each.indices] for each in elements])
         for group in ("mean_error", "mean_error_se", "sd_error", "sd_error_se")
     }
     order = np.argsort(-np.abs(np.nan_to_num(errors["mean_error"])), kind="stable")

@@ -29,14 +29,14 @@ class Quantity(NamedTuple):
     Attributes:
         label: the name with the index, as it is shown.
         name: the parameter that it is an element of.
-        index: its index in the parameter.
+        indices: its indices in the parameter.
         combined: the combined draws, if there are any.
         shards: the shards' draws, if there are any; NaN where a shard has fewer than the others.
     """
 
     label: str
     name: str
-    index: tuple[int, ...]
+    indices: tuple[int, ...]
     combined: Float[np.ndarray, " draw"] | None
     shards: Float[np.ndarray, "shard draw"] | None
 

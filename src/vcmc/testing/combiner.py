@@ -142,9 +142,9 @@ def unequal_counts(combiner: AbstractCombiner, may_refuse: bool) -> None:
         ) from error
     equal = np.asarray(combiner(full).draws)
     law.has_shape(combined.draws, (2000, 2), "draws")
-    error = (np.mean(combined.draws, axis=0) - equal.mean(axis=0)) / equal.std(axis=0)
+    mean_errors = (np.mean(combined.draws, axis=0) - equal.mean(axis=0)) / equal.std(axis=0)
     # the standard error of a mean of 700 draws is 1/26 sd; four times that of a difference of two
-    law.close(error, np.zeros(2), atol=4 * np.sqrt(2 / 700) * np.sqrt(len(counts)))
+    law.close(mean_errors, np.zeros(2), atol=4 * np.sqrt(2 / 700) * np.sqrt(len(counts)))
 
 
 def same_seed(combiner: AbstractCombiner, uses_seed: bool) -> None:

@@ -147,7 +147,7 @@ def _line(groups: Groups, quantity: Quantity) -> dict[str, Any]:
 
 def _element(groups: Groups, group: str, quantity: Quantity) -> float | None:
     values = groups.get(group, {}).get(quantity.name)
-    return None if values is None else float(values[quantity.index])
+    return None if values is None else float(values[quantity.indices])
 
 
 def _charts(groups: Groups, quantity: Quantity, with_curves: bool) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _charts(groups: Groups, quantity: Quantity, with_curves: bool) -> dict[str, 
         heights = np.concatenate(curves)
         charts["curves"] = _pack(heights / (heights.max() or 1.0), np.uint8)
     if quantity.name in groups["weights"]:
-        weights = [shard[quantity.index] for shard in groups["weights"][quantity.name]]
+        weights = [shard[quantity.indices] for shard in groups["weights"][quantity.name]]
         charts["weights"] = [_number(value, 3) for value in weights]
     return charts
 
