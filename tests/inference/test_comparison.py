@@ -119,7 +119,7 @@ def test_exchangeable_components_are_labelled_as_in_the_reference():
         (
             {"reference": {"gamma": np.ones(5)}},
             ValueError,
-            r"draws of \['gamma'\], but the results of \['beta'\]",
+            r"the reference has \['gamma'\], the results have \['beta'\]",
         ),
     ],
 )
