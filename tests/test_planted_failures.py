@@ -1,7 +1,8 @@
-"""Failures planted on purpose: none may pass as good, and what is said must name the trouble.
+"""Planted failures: none may pass as good, and the verdict must name the cause.
 
-Draws are exact ones of the shards, by closed forms or on a grid, until something is done to them. The same settings without a
-plant are good. Where the default combiner makes a plant good again, the result is compared with the exact posterior.
+Draws are exact draws of the shards, by closed forms or on a grid, before they are corrupted. The
+same settings without a fault are good. Where the default combiner corrects a fault, the result is
+compared with the exact posterior.
 """
 
 import jax.numpy as jnp
@@ -438,7 +439,7 @@ def test_a_log_scale_below_zero_is_refused(combiner):
         combined({"sigma": np.log(small.shards)}, SCALE, small.partition, combiner)
 
 
-# Posteriors that are no Gaussian hills.
+# Posteriors that are far from Gaussian.
 
 
 @both

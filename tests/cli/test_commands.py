@@ -1,10 +1,12 @@
+"""The commands: their help, their output and their exit codes."""
+
 import re
 
 import pytest
 from click.testing import CliRunner
-from vcmc.cli.commands import main
 
 from vcmc.cli import demo
+from vcmc.cli.commands import main
 from vcmc.paper import EXPERIMENTS, Job
 
 
@@ -30,10 +32,10 @@ def test_demo_prints_a_table_and_saves_a_picture(tmp_path, monkeypatch):
     assert (tmp_path / "pictures" / "demo.png").stat().st_size > 20_000
 
 
-def test_help_has_an_example():
+def test_help_has_an_example_on_a_line_of_its_own():
     result = CliRunner().invoke(main, ["demo", "--help"])
     assert result.exit_code == 0
-    assert "vcmc demo --out pictures" in result.output
+    assert "Examples:\n    vcmc demo --out pictures\n" in result.output
 
 
 def test_experiments_are_listed():
@@ -78,7 +80,7 @@ def test_an_experiment_is_run(tmp_path, monkeypatch):
     assert jobs == [Job("paper", tmp_path, 0, 0.7)]
 
 
-def test_an_interrupted_experiment_says_how_to_go_on(tmp_path, monkeypatch):
+def test_an_interrupted_experiment_says_how_to_resume(tmp_path, monkeypatch):
     class Interrupted:
         def run(self, job, console):
             raise KeyboardInterrupt
@@ -86,24 +88,24 @@ def test_an_interrupted_experiment_says_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, "probit-5", Interrupted())
     result = CliRunner().invoke(main, ["reproduce", "probit-5", "--out", str(tmp_path)])
     assert result.exit_code == 130
-    assert "goes on where it was" in result.output
+    assert "the same command resumes the run" in result.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "name an experiment"),
-        (["probit-6"], "no experiment 'probit-6'; there are probit-5, "),
+        (["probit-6"], "no experiment 'probit-6'; the experiments are probit-5, "),
         (["probit-5", "--easiest", "0"], "0<x<=1"),
     ],
 )
-def test_what_cannot_be_reproduced_is_said_in_a_line(arguments, message):
+def test_wrong_usage_is_reported_in_one_line(arguments, message):
     result = CliRunner().invoke(main, ["reproduce", *arguments])
     assert result.exit_code == 2
     assert message in result.output
 
 
-def test_a_folder_that_cannot_be_written_to_is_said_in_a_line(tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     result = CliRunner().invoke(
         main, ["reproduce", "probit-5", "--out", str(tmp_path / "file" / "inside")]
@@ -117,3 +119,10 @@ def test_an_unknown_command_is_an_error():
     result = CliRunner().invoke(main, ["dmeo"])
     assert result.exit_code == 2
     assert "No such command 'dmeo'" in result.output
+
+
+@pytest.mark.parametrize("command", ["run", "combine", "diagnose", "refine", "report"])
+def test_every_command_has_examples_in_its_help(command):
+    result = CliRunner().invoke(main, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"Examples:\n    vcmc {command} " in result.output

@@ -1,4 +1,4 @@
-"""The command line's jobs, from files to files: what they write, what they exit with, and one line for what is wrong."""
+"""The jobs of the command line, from files to files: output, exit codes, one-line errors."""
 
 import re
 import shlex
@@ -6,9 +6,9 @@ import shlex
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from vcmc.cli.commands import main
 
 import vcmc
+from vcmc.cli.commands import main
 
 MODELS = """
 import jax.numpy as jnp
@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def vcmc_does(*words, code=0):
+def run_vcmc(*words, code=0):
     result = CliRunner().invoke(main, [str(word) for word in words])
     assert result.exit_code == code, result.output
     return result.output
@@ -80,37 +80,37 @@ def test_a_run_goes_from_files_to_a_result(name, data, more, folder, tmp_path):
         out,
         *more,
     )
-    said = vcmc_does(*words)
-    assert "The result is good." in said
-    assert f"The result is in {out}" in said
+    output = run_vcmc(*words)
+    assert "The result is good." in output
+    assert f"The result is in {out}" in output
     draws = vcmc.load(out)["posterior"]["beta"]
     mean, sd = exact(folder)
     assert (
         np.abs(draws.mean(("chain", "draw")) - mean) / sd < 0.15
     ).all()  # 4.5 standard errors of 1000 draws
-    assert "The result is good." in vcmc_does("diagnose", out)
+    assert "The result is good." in run_vcmc("diagnose", out)
     page = (out / "report.html").read_text()
-    assert f"The report is in {out / 'report.html'}" in said
+    assert f"The report is in {out / 'report.html'}" in output
     assert "The result is good." in page
     typed = shlex.split((out / "command.txt").read_text())
     assert typed[:4] == ["vcmc", *map(str, words[:3])]
     assert "--num-draws" in typed
     (out / "report.html").unlink()
-    assert str(out / "report.html") in vcmc_does("report", out)
+    assert str(out / "report.html") in run_vcmc("report", out)
     assert (out / "report.html").read_text() == page
     if name == "numpyro_model":
         again = ("--model", f"{folder}/models.py:{name}", "--data", folder / data, *more)
-        assert "The result is good." in vcmc_does("diagnose", out, *again)
-        said = vcmc_does("refine", out, *again, "--out", tmp_path / "exact.nc")
-        assert "The result is good." in said
-        assert "The result is good." in vcmc_does("diagnose", tmp_path / "exact.nc")
+        assert "The result is good." in run_vcmc("diagnose", out, *again)
+        output = run_vcmc("refine", out, *again, "--out", tmp_path / "exact.nc")
+        assert "The result is good." in output
+        assert "The result is good." in run_vcmc("diagnose", tmp_path / "exact.nc")
 
 
 def test_a_result_that_is_not_good_has_an_exit_code_of_its_own(folder, tmp_path):
     words = ("run", f"{folder}/models.py:plain", folder / "rows.npz", "--num-shards", 4)
-    said = vcmc_does(*words, "--num-draws", 20, "--out", tmp_path / "run", code=3)
-    assert "The result is doubtful." in said
-    assert "DoubtfulWarning" not in said
+    output = run_vcmc(*words, "--num-draws", 20, "--out", tmp_path / "run", code=3)
+    assert "The result is doubtful." in output
+    assert "DoubtfulWarning" not in output
 
 
 def test_files_of_draws_are_combined(tmp_path):
@@ -118,15 +118,15 @@ def test_files_of_draws_are_combined(tmp_path):
     files = [tmp_path / f"{shard}.npz" for shard in range(3)]
     for file in files:
         np.savez(file, beta=generator.normal(size=(500, 2)))
-    said = vcmc_does("combine", *files, "--out", tmp_path / "posterior.nc")
+    said = run_vcmc("combine", *files, "--out", tmp_path / "posterior.nc")
     assert "The quality of the result is unknown" in said
     import xarray as xr
 
     with xr.open_datatree(tmp_path / "posterior.nc") as tree:
         assert tree["posterior"]["beta"].shape == (1, 500, 2)
-    vcmc_does("report", tmp_path / "posterior.nc")
+    run_vcmc("report", tmp_path / "posterior.nc")
     assert "The quality of the result is unknown" in (tmp_path / "posterior.html").read_text()
-    assert "page.html" in vcmc_does(
+    assert "page.html" in run_vcmc(
         "report", tmp_path / "posterior.nc", "--out", tmp_path / "page.html"
     )
 
@@ -139,7 +139,7 @@ def test_files_of_draws_are_combined(tmp_path):
         (("run", "{0}/models.py:other", "{0}/rows.npz"), "there is no 'other' in"),
         (("run", "{0}/models.py:number", "{0}/rows.npz"), "must be a vcmc.Model, a NumPyro model"),
         (("run", "{0}/nowhere.py:plain", "{0}/rows.npz"), "there is no Python file"),
-        (("run", "{0}/models.py", "{0}/rows.npz"), "a model is named as file.py:name"),
+        (("run", "{0}/models.py", "{0}/rows.npz"), "the model must be FILE.PY:NAME"),
         (
             ("run", "{0}/models.py:plain", "{0}/rows.parquet", "--column", "x=a,z"),
             "columns names ['z']",
@@ -147,7 +147,7 @@ def test_files_of_draws_are_combined(tmp_path):
         (("run", "{0}/models.py:plain", "{0}/rows.parquet"), "log_likelihood asks for 'x'"),
         (
             ("run", "{0}/models.py:plain", "{0}/rows.npz", "--executor", "mpi"),
-            "an executor is local",
+            "--executor must be local",
         ),
         (
             ("run", "{0}/models.py:plain", "{0}/rows.npz", "--out", "/proc/run"),
@@ -155,7 +155,7 @@ def test_files_of_draws_are_combined(tmp_path):
         ),
         (("combine", "nowhere.csv"), "there is no file nowhere.csv"),
         (("combine", "{0}/rows.npz", "--out", "/nowhere/a.nc"), "there is no folder /nowhere"),
-        (("combine", "{0}/rows.npz", "--out", "a.txt"), "results are written to ArviZ files"),
+        (("combine", "{0}/rows.npz", "--out", "a.txt"), "--out must be an ArviZ file"),
         (("combine", "{0}/rows.npz", "--out", "/proc/a.nc"), "/proc/a.nc cannot be written"),
         (("report", "nowhere"), "there is no run directory or file nowhere"),
         (("report", "{0}"), "is not a run directory"),
@@ -169,27 +169,23 @@ def test_files_of_draws_are_combined(tmp_path):
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(words, message, folder, tmp_path, monkeypatch):
+def test_user_errors_are_reported_in_one_line(words, message, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     filled = [word.format(folder) for word in words]
     if words[0] == "run":
         filled += ["--num-shards", "3"]
-    said = vcmc_does(*filled, code=1).strip().splitlines()
+    output = run_vcmc(*filled, code=1).strip().splitlines()
     errors = [
-        line for line in said if not re.search(r"…$|: done in \S+ s$", line)
+        line for line in output if not re.search(r"…$|: done in \S+ s$", line)
     ]  # besides lines of progress
     assert len(errors) == 1
     assert errors[0].startswith("Error: ")
     assert message in errors[0]
 
 
-def test_words_that_do_not_go_together_are_refused(tmp_path):
-    assert "--model and --data go together" in vcmc_does("diagnose", "a", "--model", "b", code=2)
-    assert "refining needs --model and --data" in vcmc_does("refine", "a", code=2)
+def test_options_that_belong_together_are_required_together(tmp_path):
+    output = run_vcmc("diagnose", "a", "--model", "b", code=2)
+    assert "--model and --data must be given together" in output
+    assert "refine needs --model and --data" in run_vcmc("refine", "a", code=2)
     words = ("run", "a.py:b", "c.npz", "--num-shards", 3, "--column", "x")
-    assert "--column is NAME=COLUMN" in vcmc_does(*words, code=2)
-
-
-@pytest.mark.parametrize("command", ["run", "combine", "diagnose", "refine", "report"])
-def test_help_has_examples(command):
-    assert f"vcmc {command} " in vcmc_does(command, "--help")
+    assert "--column must be NAME=COLUMN" in run_vcmc(*words, code=2)

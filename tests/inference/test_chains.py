@@ -69,7 +69,7 @@ def test_a_chain_that_fails_is_tried_again(how, conjugate, partition):
     ("how", "reason"),
     [
         ("error", "RuntimeError: no luck"),
-        ("stuck", "a chain of it is stuck"),
+        ("stuck", "one of its chains never moved"),
         ("diverging", "100 % of a chain's steps diverge"),
     ],
 )

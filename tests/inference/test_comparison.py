@@ -59,7 +59,10 @@ def test_it_is_a_table_and_a_picture(comparison, tmp_path):
     assert len({line.count("|") for line in lines}) == 1
     figure = comparison.plot(tmp_path / "comparison.png")
     assert (tmp_path / "comparison.png").stat().st_size > 1000
-    assert [axes.get_title() for axes in figure.axes][:2] == ["means, sds off", "sds, relative"]
+    assert [axes.get_title() for axes in figure.axes][:2] == [
+        "error of means, sds",
+        "error of sds, relative",
+    ]
 
 
 def test_draws_made_elsewhere_and_no_reference(tmp_path):
@@ -117,7 +120,7 @@ def test_exchangeable_components_are_labelled_as_in_the_reference():
         (
             {"reference": {"gamma": np.ones(5)}},
             ValueError,
-            r"draws of \['gamma'\], but the results of \['beta'\]",
+            r"the reference has \['gamma'\], the results have \['beta'\]",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Draws from files: what CmdStan, ArviZ and NumPy write comes back as the arrays that were written."""
+"""Files of CmdStan, ArviZ and NumPy are read back as the arrays that were written."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def draws():
 
 
 def cmdstan(path, params, warmup=0, broken=False):
-    """A file as CmdStan 2.36 writes it: settings in comments, arrays in column-major order, timing at the end."""
+    """Write a file like CmdStan 2.36: settings in comments, arrays in column-major order."""
     names, columns = [], []
     for name, array in params.items():
         for place in np.ndindex(*reversed(array.shape[1:])):
@@ -123,7 +123,7 @@ def test_arviz_and_numpy_files(draws, tmp_path):
 
 
 class Fit(dict):
-    """What PyStan 3 returns: arrays (…, draw), the chains of a draw side by side, numbers with an axis of length one."""
+    """A fit like those of PyStan 3: arrays (…, draw), chains side by side, scalars with an axis."""
 
     num_chains = NUM_CHAINS
     param_names = ("alpha", "beta", "Sigma", "cube")
@@ -182,9 +182,9 @@ def test_bad_files_are_refused(draws, tmp_path):
         (("nowhere.csv",), FileNotFoundError, r"there is no file nowhere.csv"),
         ((good, broken), ValueError, r"broken.csv must have 21 numbers in every line"),
         ((good, other), ValueError, "all shards must have the same parameters"),
-        ((plain,), ValueError, "must be a CSV file of CmdStan, with a column lp__"),
-        ((text,), ValueError, r"draws are read from CmdStan's CSV files .* got .*draws.txt"),
-        ((hole,), ValueError, "beta has 2 of the 3 entries"),
+        ((plain,), ValueError, "must be a CmdStan CSV file, with a column lp__"),
+        ((text,), ValueError, r"draws are read from CmdStan CSV files .* got .*draws.txt"),
+        ((hole,), ValueError, "beta has 2 of the 3 elements"),
         ((3, 4), TypeError, "shard 0 must be a file, .* got int"),
     ]:
         with pytest.raises(error, match=message):

@@ -1,3 +1,5 @@
+"""Plots of a result: curves, intervals, bars and labels."""
+
 import numpy as np
 import pytest
 
@@ -44,14 +46,14 @@ def shown(figure):
 
 
 @pytest.mark.parametrize("name", ["density", "forest", "weights", "objective", "errors", "timings"])
-def test_pictures_can_be_saved_and_notebooks_show_them(name, tree, tmp_path):
+def test_figures_can_be_saved_and_shown_in_notebooks(name, tree, tmp_path):
     figure = getattr(vcmc, f"plot_{name}")(tree)
     figure.savefig(tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").stat().st_size > 5000
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 
-def test_a_density_has_a_curve_for_every_shard_and_one_for_what_was_combined(tree):
+def test_a_density_plot_has_a_curve_per_shard_and_a_combined_one(tree):
     panels = shown(vcmc.plot_density(tree))
     assert [axes.get_title() for axes in panels] == ["beta[0]", "beta[1]", "scale"]
     assert len(panels[0].lines) == NUM_SHARDS + 1
@@ -72,18 +74,18 @@ def test_names_choose(tree):
         vcmc.plot_weights(tree, ["gamma"])
 
 
-def test_weights_are_told_in_shares_of_an_even_one(tree):
+def test_weights_are_relative_to_uniform_ones(tree):
     axes = vcmc.plot_weights(tree, ["scale"]).axes[0]
     np.testing.assert_allclose(axes.images[0].get_array()[0], [0.5, 0.75, 1, 1.25, 1.5])
     assert [text.get_text() for text in axes.get_yticklabels()] == ["scale"]
 
 
-def test_an_objective_is_told_as_what_was_missing(tree):
+def test_the_objective_is_relative_to_its_last_value(tree):
     (line,) = vcmc.plot_objective(tree).axes[0].lines
     np.testing.assert_allclose(line.get_ydata(), [-5, -1, 0])
 
 
-def test_errors_are_told_with_two_standard_errors(tree):
+def test_errors_have_bars_of_two_standard_errors(tree):
     means, sds = vcmc.plot_errors(tree, ["beta"]).axes
     bars = means.containers[0]
     np.testing.assert_allclose(bars[0].get_xdata(), [0.02, -0.3])
@@ -96,14 +98,14 @@ def test_timings_are_bars_from_begin_to_end(tree):
     assert [(bar.get_x(), bar.get_width()) for bar in bars] == [(k, 2) for k in range(NUM_SHARDS)]
 
 
-def test_many_numbers_are_not_all_drawn_and_that_is_said():
+def test_only_sixteen_of_many_elements_are_drawn():
     many = make_tree({"posterior": {"beta": np.random.default_rng(0).normal(size=(1, 50, 40))}}, {})
     figure = vcmc.plot_density(many)
     assert len(shown(figure)) == 16
     assert "16 of 40" in figure.get_suptitle()
 
 
-def test_what_a_result_has_not_is_said(tree):
+def test_missing_groups_are_reported(tree):
     bare = make_tree({"posterior": {"beta": np.zeros((1, 50))}}, {})
     for plot, group in (
         (vcmc.plot_weights, "weights"),
@@ -119,5 +121,5 @@ def test_a_comparison_is_drawn():
     entry = Entry("Consensus", "good", None, 0.1, 0.02, 1.5, 10.0, "")
     figure = vcmc.plot_comparison(Comparison([entry]))
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["Consensus"]
-    with pytest.raises(TypeError, match=r"must be what vcmc\.compare returned"):
+    with pytest.raises(TypeError, match=r"must be a Comparison"):
         vcmc.plot_comparison([entry])

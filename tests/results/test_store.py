@@ -1,4 +1,4 @@
-"""Run directories: draws land there as they are made, a stopped run goes on, and what is not sound is made again or refused."""
+"""Run directories: runs are stored and resumed; damaged files are replaced or refused."""
 
 import errno
 import os
@@ -42,7 +42,7 @@ def assert_same(tree, expected):
 
 
 class Stops(vcmc.samplers.NUTS):
-    """NUTS that fails in the 4th block of the chain of a shard, if a file says so; to the store it is plain NUTS."""
+    """NUTS that fails in the 4th block of a chain if a file exists; the store sees plain NUTS."""
 
     trigger: str = ""
 
@@ -57,7 +57,7 @@ class Stops(vcmc.samplers.NUTS):
 
 @pytest.fixture
 def stopped(conjugate, tmp_path):
-    """The folder of a run that was interrupted when all chains, or the first of them, had three blocks."""
+    """The folder of a run that was interrupted after three blocks of some or all chains."""
     trigger = tmp_path / "stop"
     trigger.touch()
     with pytest.raises(KeyboardInterrupt):
@@ -70,7 +70,7 @@ def stopped(conjugate, tmp_path):
     return tmp_path / "run"
 
 
-def test_a_run_is_kept_and_found_again(conjugate, expected, tmp_path):
+def test_a_run_is_stored_and_loaded(conjugate, expected, tmp_path):
     tree = run(conjugate, tmp_path)
     assert_same(tree, expected)
     loaded = vcmc.load(tmp_path)
@@ -81,7 +81,7 @@ def test_a_run_is_kept_and_found_again(conjugate, expected, tmp_path):
     assert str(vcmc.diagnose(loaded)) == str(vcmc.diagnose(tree))
 
 
-def test_an_interrupted_run_goes_on_where_it_was(conjugate, expected, stopped, monkeypatch):
+def test_an_interrupted_run_is_resumed_bit_for_bit(conjugate, expected, stopped, monkeypatch):
     steps = []
     advance = vcmc.samplers.NUTS.advance
     monkeypatch.setattr(
@@ -94,7 +94,7 @@ def test_an_interrupted_run_goes_on_where_it_was(conjugate, expected, stopped, m
     assert sum(steps) == 4 * 400 - 100 * kept  # and nothing is made twice
 
 
-def test_an_unfinished_run_can_be_looked_at(conjugate, expected, stopped):
+def test_complete_shards_of_an_unfinished_run_can_be_loaded(conjugate, expected, stopped):
     with pytest.raises(vcmc.StoreError, match=r"no shard of .* is complete yet"):
         vcmc.load(stopped)
     run(conjugate, stopped)
@@ -109,7 +109,7 @@ def test_an_unfinished_run_can_be_looked_at(conjugate, expected, stopped):
 
 
 @pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "gone", "state"])
-def test_what_is_not_sound_is_made_again(damage, conjugate, expected, stopped):
+def test_damaged_files_are_sampled_again(damage, conjugate, expected, stopped):
     folder = sorted((stopped / "draws").iterdir())[0]
     block = folder / ("state.pickle" if damage == "state" else "00001.npz")
     kept = bytearray(block.read_bytes())
@@ -154,7 +154,7 @@ def test_changed_rows_and_models_are_refused(conjugate, stopped):
         run(conjugate, stopped, model=model)
 
 
-def test_another_combiner_or_executor_is_no_other_run(conjugate, stopped, expected):
+def test_a_run_is_resumed_with_another_combiner_or_executor(conjugate, stopped, expected):
     tree = run(
         conjugate,
         stopped,
@@ -164,7 +164,7 @@ def test_another_combiner_or_executor_is_no_other_run(conjugate, stopped, expect
     np.testing.assert_array_equal(tree["subposterior"]["beta"], expected["subposterior"]["beta"])
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(conjugate, expected, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_nothing_is_lost(conjugate, expected, tmp_path, monkeypatch):
     left, savez = [6], np.savez
 
     def full(path, **arrays):
@@ -177,7 +177,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(conjugate, expected, tmp_path, 
 
     monkeypatch.setattr(stores.np, "savez", full)
     with pytest.raises(
-        vcmc.StoreError, match=r"No space left on device. What was written before is kept"
+        vcmc.StoreError, match=r"No space left on device. Everything written before is kept"
     ):
         run(conjugate, tmp_path)
     monkeypatch.undo()
@@ -186,13 +186,13 @@ def test_a_full_disk_is_told_and_nothing_is_lost(conjugate, expected, tmp_path, 
 
 
 @pytest.mark.parametrize("damage", ["no settings", "bad settings", "a file", "not there"])
-def test_a_folder_that_is_no_run_is_refused(damage, conjugate, stopped):
+def test_other_folders_are_refused(damage, conjugate, stopped):
     settings = stopped / "run.json"
     if damage == "no settings":
         settings.unlink()
         with pytest.raises(vcmc.StoreError, match=r"has draws but no run.json"):
             run(conjugate, stopped)
-        with pytest.raises(vcmc.StoreError, match=r"is not a run directory: there is no run.json"):
+        with pytest.raises(vcmc.StoreError, match=r"is not a run directory: it has no run.json"):
             vcmc.load(stopped)
     elif damage == "bad settings":
         settings.write_text(settings.read_text()[:50])
@@ -220,8 +220,8 @@ vcmc.infer(model, rows, num_shards=6, num_draws=4000, store=sys.argv[1], executo
 """
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
-    """A driver with processes is killed; they end with it. `benchmarks/kills.py` does that twenty times, at random points."""
+def test_a_killed_run_is_resumed_bit_for_bit(tmp_path, monkeypatch):
+    """The driver is killed, and its processes with it; `benchmarks/kills.py` does so 20 times."""
     arguments = [
         str(tmp_path / "killed"),
         str(Path(__file__).parents[1] / ".cache" / "jax"),

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vcmc.results.summary import densities, distances, far_limit, quantities, shown_range
+from vcmc.results.summary import (
+    densities,
+    density_range,
+    outlier_threshold,
+    quantities,
+    shard_distances,
+)
 from vcmc.results.tree import make_tree
 
 
@@ -49,17 +55,17 @@ def test_distances_are_standard_normal_where_shards_agree():
     found = []
     for _ in range(500):  # shards whose means differ as much as their spreads say
         draws = generator.normal(sds * generator.normal(size=4), sds, size=(400, 4)).T
-        found.append(distances(draws))
+        found.append(shard_distances(draws))
     assert stats.kstest(np.array(found)[:, 2], "norm").pvalue > 0.001
-    away = distances(np.stack([*draws[:3], draws[3] + 100]))
-    assert (np.abs(away) > far_limit(4)).tolist() == [False, False, False, True]
+    away = shard_distances(np.stack([*draws[:3], draws[3] + 100]))
+    assert (np.abs(away) > outlier_threshold(4)).tolist() == [False, False, False, True]
 
 
 def test_distances_of_shards_with_powered_likelihoods_are_as_others():
     draws = np.random.default_rng(2).normal(size=(9, 300)) + np.arange(9)[:, None]
     centres = draws.mean(axis=1, keepdims=True)
     powered = centres + (draws - centres) / 3
-    np.testing.assert_allclose(distances(powered, widening=9.0), distances(draws))
+    np.testing.assert_allclose(shard_distances(powered, widening=9.0), shard_distances(draws))
 
 
 def test_densities_are_scipys_and_add_up_to_one():
@@ -84,7 +90,7 @@ def test_what_does_not_vary_has_no_density():
 def test_combined_draws_stay_visible_beside_wide_shards(tree):
     (quantity,) = quantities(tree, ["beta[0]"])
     wide = quantity._replace(shards=1000 * quantity.shards)
-    low, high = shown_range(wide)
+    low, high = density_range(wide)
     assert 20 < (high - low) / quantity.combined.std() < 25
     flat = quantity._replace(combined=np.ones(10), shards=None)
-    assert shown_range(flat) == (0.5, 1.5)
+    assert density_range(flat) == (0.5, 1.5)

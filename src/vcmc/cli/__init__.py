@@ -1,4 +1,4 @@
-"""The command line: commands, the jobs that they run, and the demo.
+"""The command line: its commands, their options and console output, the jobs they run, the demo.
 
 Imported by nothing; imports everything below.
 """

@@ -1,4 +1,4 @@
-"""What a run leaves: the tree, the run directory, files of draws, plots and the report page.
+"""Results of a run: the tree, the run directory, files of draws, plots and the report page.
 
-Imported by `inference` and above; imports `diagnostics` and below.
+Imported by `inference` and the layers above; imports `diagnostics` and the layers below.
 """

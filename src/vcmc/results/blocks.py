@@ -1,4 +1,4 @@
-"""Blocks of a chain as the arrays that a run directory keeps."""
+"""Convert the blocks of a chain to the arrays that a run directory stores, and back."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,19 +6,21 @@ import numpy as np
 
 from ..samplers.base import Chain, joined
 
+STATS = "stats/"  # prefix of the names under which the sampler's statistics are stored
+
 
 def pack_block(chain: Chain, span: tuple[float, float]) -> dict[str, np.ndarray]:
-    """Return the arrays of one block, and when it began and ended."""
-    stats = {f"stats/{name}": values for name, values in chain.stats.items()}
+    """Return the arrays of one block, with the times at which it began and ended."""
+    stats = {f"{STATS}{name}": values for name, values in chain.stats.items()}
     return {"points": chain.points, "span": np.array(span), **stats}
 
 
 def join_blocks(blocks: Sequence[Mapping[str, np.ndarray]]) -> Chain:
-    """The chain of which blocks were kept."""
-    names = [name for name in blocks[0] if name.startswith("stats/")]
+    """Return the chain of consecutive stored blocks."""
+    names = [name for name in blocks[0] if name.startswith(STATS)]
     return joined(
         [
-            Chain(block["points"], {name.removeprefix("stats/"): block[name] for name in names})
+            Chain(block["points"], {name.removeprefix(STATS): block[name] for name in names})
             for block in blocks
         ]
     )

@@ -1,4 +1,4 @@
-"""What a comparison of combiners found: errors by class, a table, a picture."""
+"""The result of comparing combiners: errors against a reference, a table, a figure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,18 +18,21 @@ from ..space import Product
 from .figure import new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from xarray import DataTree
 
-LEVELS = (0.05, 0.95)
+TAIL_LEVELS = (0.05, 0.95)  # quantiles that are compared
+MIN_RELATIVE_SD = 1e-9  # of the largest value; quantities that vary less count as constant
 COLOURS = {"good": "tab:green", "doubtful": "tab:orange", "poor": "tab:red", "unknown": "tab:blue"}
 Draws = dict[str, np.ndarray]
 
 
 class Errors(NamedTuple):
-    """Errors against a reference, over all numbers that a model reports: the median and the largest of each class.
+    """Errors against a reference: the median and the largest over all scalar quantities.
 
-    Means and quantiles (5 % and 95 %) are in the reference's sds, sds are relative, correlations are differences.
+    Errors of means and of quantiles (5 % and 95 %) are in sds of the reference, those of sds are
+    relative, those of correlations are differences.
     """
 
     mean: float
@@ -43,16 +46,17 @@ class Errors(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What is known of one combiner.
+    """Errors and costs of one combiner.
 
     Attributes:
-        name: its name.
-        verdict: what its result says of itself: good, doubtful, poor; unknown without a model; failed if there is no result.
-        errors: against the reference, if there is one.
-        self_mean, self_sd: the largest errors of a mean (in sds) and of an sd (relative) that the result itself estimates.
-        seconds: that combining took, compiling included.
-        memory: megabytes that it took at most, beyond what was in use before.
-        remark: what was doubtful about the result, or why there is none.
+        name: name of the combiner.
+        verdict: good, doubtful or poor; unknown without a model; failed if there is no result.
+        errors: errors against the reference, if there is one.
+        self_mean: the largest error of a mean, in sds, that the result estimates for itself.
+        self_sd: the largest relative error of an sd that the result estimates for itself.
+        seconds: time to combine, compilation included.
+        memory: peak memory in MB, beyond what was in use before.
+        remark: reasons for doubt, or why there is no result.
     """
 
     name: str
@@ -65,33 +69,35 @@ class Entry(NamedTuple):
     remark: str
 
 
-def errors_of(found: Draws, exact: Draws, space: Product | None) -> Errors:
-    """The errors of draws (draw, …) by name against those of a reference."""
-    names = [name for name in exact if name in found]
+def errors_of(draws: Draws, reference: Draws, space: Product | None) -> Errors:
+    """Return the errors of named draws (draw, …) against those of a reference."""
+    names = [name for name in reference if name in draws]
     if not names:
         raise ValueError(
-            f"the reference has draws of {list(exact)}, but the results of {list(found)}."
+            "the reference and the results must share a parameter; the reference has "
+            f"{list(reference)}, the results have {list(draws)}."
         )
     if space is not None and space.labelled() and set(space) <= set(names):
-        found = _relabelled(found, exact, space)
-    one, other = (
-        np.concatenate([draws[name].reshape(len(draws[name]), -1) for name in names], axis=1)
-        for draws in (found, exact)
+        draws = _relabelled(draws, reference, space)
+    estimate, exact = (
+        np.concatenate([arrays[name].reshape(len(arrays[name]), -1) for name in names], axis=1)
+        for arrays in (draws, reference)
     )
-    varies = other.std(axis=0) > 1e-9 * np.abs(other).max(axis=0)
-    one, other = one[:, varies], other[:, varies]
-    unit = other.std(axis=0)
-    mean = np.abs(one.mean(axis=0) - other.mean(axis=0)) / unit
-    sd = np.abs(one.std(axis=0) / unit - 1)
-    quantile = np.abs(np.quantile(one, LEVELS, axis=0) - np.quantile(other, LEVELS, axis=0)) / unit
-    upper = np.triu_indices(len(unit), 1)
+    varies = exact.std(axis=0) > MIN_RELATIVE_SD * np.abs(exact).max(axis=0)
+    estimate, exact = estimate[:, varies], exact[:, varies]
+    sds = exact.std(axis=0)
+    mean = np.abs(estimate.mean(axis=0) - exact.mean(axis=0)) / sds
+    sd = np.abs(estimate.std(axis=0) / sds - 1)
+    tails, exact_tails = (np.quantile(values, TAIL_LEVELS, axis=0) for values in (estimate, exact))
+    quantile = np.abs(tails - exact_tails) / sds
+    upper = np.triu_indices(len(sds), 1)
     correlation = (
-        np.abs(_correlations(one) - _correlations(other))[upper]
-        if len(unit) > 1
+        np.abs(_correlations(estimate) - _correlations(exact))[upper]
+        if len(sds) > 1
         else np.array([np.nan])
     )
-    pairs = [(np.median(each), np.max(each)) for each in (mean, sd, quantile, correlation)]
-    return Errors(*(float(number) for pair in pairs for number in pair))
+    classes = (mean, sd, quantile, correlation)
+    return Errors(*(float(f(errors)) for errors in classes for f in (np.median, np.max)))
 
 
 def _correlations(draws: Float[np.ndarray, "draw quantity"]) -> np.ndarray:
@@ -99,15 +105,15 @@ def _correlations(draws: Float[np.ndarray, "draw quantity"]) -> np.ndarray:
         return np.corrcoef(draws.T)
 
 
-def _relabelled(found: Draws, exact: Draws, space: Product) -> Draws:
-    """Draws whose exchangeable components are labelled as the reference's."""
-    points = [np.asarray(to_points(space, draws)) for draws in (exact, found)]
-    count = min(map(len, points))
-    pair = jnp.asarray(np.stack([each[:: len(each) // count][:count] for each in points]))
-    moved = jnp.asarray(points[1])[None]
-    for alignment in common_labels(space, pair):
-        moved = relabel(space, moved, alignment[1:])
-    return {**found, **to_params(space, moved[0])}
+def _relabelled(draws: Draws, reference: Draws, space: Product) -> Draws:
+    """Return draws whose exchangeable components are labelled as those of the reference."""
+    exact, points = (np.asarray(to_points(space, arrays)) for arrays in (reference, draws))
+    count = min(len(exact), len(points))
+    thinned = [values[:: len(values) // count][:count] for values in (exact, points)]
+    relabelled = jnp.asarray(points)[None]
+    for alignment in common_labels(space, jnp.asarray(np.stack(thinned))):
+        relabelled = relabel(space, relabelled, alignment[1:])
+    return {**draws, **to_params(space, relabelled[0])}
 
 
 HEADS = (
@@ -117,29 +123,31 @@ HEADS = (
     "sds, %",
     "5–95 %, sds",
     "correlations",
-    "own: means, sds",
-    "own: sds, %",
+    "est. means, sds",
+    "est. sds, %",
     "seconds",
     "MB",
+)
+CAPTION = (
+    "errors against the reference: median (largest) over all parameters; "
+    "est.: largest error by the result's own estimate"
 )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Combiners side by side. Printed, it is a table; `plot` draws it.
+    """Combiners side by side. Printed, it is a table; `plot` draws a figure.
 
     Attributes:
-        entries: what is known of every combiner.
-        trees: the results, by the combiner's name.
+        entries: errors and costs, one entry for each combiner.
+        trees: the results, by name of the combiner.
     """
 
     entries: list[Entry]
     trees: "dict[str, DataTree]" = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
-        table = Table(
-            caption="errors: median (largest) over all parameters; own: largest error by its own estimate"
-        )
+        table = Table(caption=CAPTION)
         for head in HEADS:
             table.add_column(head, justify="left" if head in HEADS[:2] else "right", no_wrap=True)
         for entry in self.entries:
@@ -150,40 +158,27 @@ class Comparison:
         return text.getvalue() + "\n".join(remarks)
 
     def markdown(self) -> str:
-        """The table as Markdown."""
+        """Return the table as Markdown."""
         rows = [HEADS, ["---"] * len(HEADS), *(_cells(entry) for entry in self.entries)]
         return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
     def plot(self, path: str | Path | None = None) -> "Figure":
-        """Draw the errors of every combiner, or what it says of itself if there is no reference; save it, if told where."""
-        shown = [entry for entry in self.entries if entry.verdict != "failed"]
-        panels = _panels(shown)
-        figure = new_figure(2.8 * len(panels) + 1.5, 1.2 + 0.32 * len(shown))
-        from matplotlib.ticker import NullFormatter  # after it was seen that there is matplotlib
+        """Plot the errors of every combiner, or its own estimates if there is no reference.
 
-        places = np.arange(len(shown))[::-1]
-        for axes, (title, medians, worst) in zip(
-            figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
-        ):
-            for place, low, high, entry in zip(places, medians, worst, shown, strict=True):
-                colour = COLOURS[entry.verdict]
-                if np.isfinite([low, high]).all() and high > low:
-                    axes.plot([low, high], [place, place], color=colour, linewidth=1.5, alpha=0.5)
-                axes.plot(low, place, "o", color=colour)
-            axes.set(
-                title=title,
-                xscale="log",
-                yticks=places,
-                yticklabels=[entry.name for entry in shown],
-            )
-            axes.xaxis.set_minor_formatter(NullFormatter())
-            _show_two_decades(axes)
-            axes.grid(axis="x", color="0.9")
-            axes.spines[["top", "right"]].set_visible(False)
+        Args:
+            path: an image file to write; by default none is written.
+        """
+        entries = [entry for entry in self.entries if entry.verdict != "failed"]
+        panels = _panels(entries)
+        figure = new_figure(2.8 * len(panels) + 1.5, 1.2 + 0.32 * len(entries))
+        grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, panel in zip(grid, panels, strict=True):
+            _draw_panel(axes, panel, entries)
+        verdicts = {entry.verdict for entry in entries}
         handles = [
-            axes.plot([], [], "o", color=COLOURS[verdict], label=verdict)[0]
-            for verdict in COLOURS
-            if verdict in {entry.verdict for entry in shown}
+            grid[-1].plot([], [], "o", color=colour, label=verdict)[0]
+            for verdict, colour in COLOURS.items()
+            if verdict in verdicts
         ]
         figure.legend(
             handles=handles, loc="outside lower center", ncols=len(handles), frameon=False
@@ -193,8 +188,62 @@ class Comparison:
         return figure
 
 
+class Panel(NamedTuple):
+    """A panel of the figure: the median and the largest error of every combiner."""
+
+    title: str
+    medians: list[float]
+    largest: list[float]
+
+
+def _panels(entries: Sequence[Entry]) -> list[Panel]:
+    panels: list[Panel] = []
+    errors = [entry.errors for entry in entries]
+    if any(errors):
+        for title, name in (
+            ("error of means, sds", "mean"),
+            ("error of sds, relative", "sd"),
+            ("error of 5–95 %, sds", "quantile"),
+            ("error of correlations", "correlation"),
+        ):
+            medians, largest = (
+                [getattr(each, name + suffix) if each else np.nan for each in errors]
+                for suffix in ("", "_worst")
+            )
+            if np.isfinite(medians).any():
+                panels.append(Panel(title, medians, largest))
+    estimates = [entry.self_mean for entry in entries]
+    if np.isfinite(estimates).any():
+        panels.append(Panel("estimated error of means, sds", estimates, estimates))
+    seconds = [entry.seconds for entry in entries]
+    return [*panels, Panel("seconds", seconds, seconds)]
+
+
+def _draw_panel(axes: "Axes", panel: Panel, entries: Sequence[Entry]) -> None:
+    from matplotlib.ticker import NullFormatter
+
+    heights = np.arange(len(entries))[::-1]
+    for height, median, largest, entry in zip(
+        heights, panel.medians, panel.largest, entries, strict=True
+    ):
+        colour = COLOURS[entry.verdict]
+        if np.isfinite([median, largest]).all() and largest > median:
+            axes.plot([median, largest], [height, height], color=colour, linewidth=1.5, alpha=0.5)
+        axes.plot(median, height, "o", color=colour)
+    axes.set(
+        title=panel.title,
+        xscale="log",
+        yticks=heights,
+        yticklabels=[entry.name for entry in entries],
+    )
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    _show_two_decades(axes)
+    axes.grid(axis="x", color="0.9")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def _show_two_decades(axes: Any) -> None:
-    """Make an axis wide enough for labels at two powers of ten."""
+    """Widen a logarithmic axis until it has labels at two powers of ten."""
     low, high = axes.get_xlim()
     axes.set_xlim(
         min(low, 10.0 ** np.floor(np.log10(high) - 0.5)),
@@ -203,49 +252,30 @@ def _show_two_decades(axes: Any) -> None:
 
 
 def _cells(entry: Entry) -> list[str]:
+    """Return the cells of one line of the table."""
     errors = entry.errors
-    numbers = ["–"] * 4
+    cells = ["–"] * 4
     if errors is not None:
-        numbers = [
-            f"{scale * low:.{digits}f} ({scale * high:.{digits}f})" if np.isfinite(low) else "–"
-            for low, high, scale, digits in (
+        cells = [
+            f"{scale * median:.{digits}f} ({scale * largest:.{digits}f})"
+            if np.isfinite(median)
+            else "–"
+            for median, largest, scale, digits in (
                 (errors.mean, errors.mean_worst, 1, 3),
                 (errors.sd, errors.sd_worst, 100, 1),
                 (errors.quantile, errors.quantile_worst, 1, 3),
                 (errors.correlation, errors.correlation_worst, 1, 3),
             )
         ]
-    rest = (entry.self_mean, 3), (100 * entry.self_sd, 1), (entry.seconds, 2), (entry.memory, 0)
+    numbers = (
+        (entry.self_mean, 3),
+        (100 * entry.self_sd, 1),
+        (entry.seconds, 2),
+        (entry.memory, 0),
+    )
     return [
         entry.name,
         entry.verdict,
-        *numbers,
-        *(f"{value:.{digits}f}" if np.isfinite(value) else "–" for value, digits in rest),
+        *cells,
+        *(f"{value:.{digits}f}" if np.isfinite(value) else "–" for value, digits in numbers),
     ]
-
-
-Panel = tuple[str, list[float], list[float]]
-
-
-def _panels(entries: Sequence[Entry]) -> list[Panel]:
-    """What is drawn: the median and the largest number of every combiner, by panel."""
-    panels: list[Panel] = []
-    known = [entry.errors for entry in entries]
-    if any(known):
-        for title, what in (
-            ("means, sds off", "mean"),
-            ("sds, relative", "sd"),
-            ("5–95 %, sds off", "quantile"),
-            ("correlations", "correlation"),
-        ):
-            low, high = (
-                [getattr(each, what + end) if each else np.nan for each in known]
-                for end in ("", "_worst")
-            )
-            if np.isfinite(low).any():
-                panels.append((title, low, high))
-    if np.isfinite([entry.self_mean for entry in entries]).any():
-        own = [entry.self_mean for entry in entries]
-        panels.append(("own estimate: means, sds off", own, own))
-    seconds = [entry.seconds for entry in entries]
-    return [*panels, ("seconds", seconds, seconds)]

@@ -1,4 +1,4 @@
-"""An empty figure, if there is something to draw it with."""
+"""An empty matplotlib figure, or an error that says how to install matplotlib."""
 
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -8,16 +8,16 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """A figure of so many inches, which notebooks show; without matplotlib, an error that names what to install."""
+    """Return an empty figure of this size in inches, which notebooks display."""
     try:
-        from matplotlib.figure import Figure  # here, not above: few need it
+        from matplotlib.figure import Figure  # optional, and slow to import
     except ImportError as error:
         raise ImportError(
-            "a plot needs matplotlib, which is not installed. Try: pip install 'vcmc[plots]'"
+            "plots need matplotlib, which is not installed. Try: pip install 'vcmc[plots]'"
         ) from error
 
     class NotebookFigure(Figure):
-        """A figure that notebooks show without pyplot, which would keep it open."""
+        """A figure that notebooks display without pyplot, which would keep it open."""
 
         def _repr_png_(self) -> bytes:
             file = BytesIO()

@@ -1,17 +1,19 @@
-"""A run directory: draws land there block by block as they are made, and a run that was stopped goes on from there.
+"""The run directory: draws are stored block by block as they are sampled, so a run can be resumed.
 
 ```
 runs/big/
-  run.json             what is sampled: settings, checksums of shards, the model's log density at some points
-  space.pickle         where the parameters live
-  rows/                rows that were dealt batch by batch
+  run.json             identity of the run: settings, checksums of the shards, and the model's log
+                       density at some points
+  space.pickle         the space of the parameters
+  rows/                rows that were split batch by batch
   draws/00003-0/       shard 3, chain 0
-    00000.npz …        its blocks; NumPy's files have a checksum for each array
-    state.pickle       where the chain got to
+    00000.npz …        blocks; NumPy files have a checksum for each array
+    state.pickle       state of the chain after the last block
   tree.npz  tree.json  the result
 ```
 
-A file is written under another name and then renamed, so that it is whole or not there. A block that cannot be read is made again.
+A file is written under a temporary name and then renamed: it is complete, or it does not exist. A
+block that cannot be read is sampled again.
 """
 
 import contextlib
@@ -30,53 +32,54 @@ import numpy as np
 
 from ..errors import StoreError
 
-SETTINGS, SPACE, TREE = "run.json", "space.pickle", "tree"
+SETTINGS, SPACE, STATE, TREE = "run.json", "space.pickle", "state.pickle", "tree"
+MAX_POSITIONS = 5  # of a list that differs, named in an error
 Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class ChainFolder:
-    """Where the blocks of one chain are kept."""
+    """The folder with the blocks of one chain."""
 
     path: Path
 
     def blocks(self) -> list[Arrays]:
-        """The blocks from the first on, up to one that is not there or not sound."""
-        found: list[Arrays] = []
-        while (arrays := _loaded(self._file(len(found)))) is not None:
-            found.append(arrays)
-        return found
+        """Return the blocks, up to the first that is missing or damaged."""
+        blocks: list[Arrays] = []
+        while (arrays := _load_arrays(self._file(len(blocks)))) is not None:
+            blocks.append(arrays)
+        return blocks
 
     def state(self, num_blocks: int) -> Any:
-        """The state of the chain after so many blocks; nothing if it is not known."""
+        """Return the state of the chain after so many blocks, or None if it is not known."""
         try:
-            kept = (self.path / "state.pickle").read_bytes()
+            content = (self.path / STATE).read_bytes()
         except OSError:
             return None
-        checksum, body = kept[:4], kept[4:]
+        checksum, body = content[:4], content[4:]
         if zlib.crc32(body).to_bytes(4, "big") != checksum:
             return None
         count, state = pickle.loads(body)
         return state if count == num_blocks else None
 
     def write(self, number: int, arrays: Mapping[str, np.ndarray], state: Any) -> None:
-        """Keep a block, and the state after it."""
+        """Store a block, and the state of the chain after it."""
         body = pickle.dumps((number + 1, state))
         self.path.mkdir(parents=True, exist_ok=True)
         write(self._file(number), lambda path: np.savez(path, allow_pickle=False, **arrays))
-        whole = zlib.crc32(body).to_bytes(4, "big") + body
-        write(self.path / "state.pickle", lambda path: path.write_bytes(whole))
+        content = zlib.crc32(body).to_bytes(4, "big") + body
+        write(self.path / STATE, lambda path: path.write_bytes(content))
 
     def finish(self) -> None:
-        """The chain is complete: its state is not needed any more."""
-        (self.path / "state.pickle").unlink(missing_ok=True)
+        """Delete the state, which a complete chain no longer needs."""
+        (self.path / STATE).unlink(missing_ok=True)
 
     def _file(self, number: int) -> Path:
         return self.path / f"{number:05}.npz"
 
 
 def write(path: Path, make: Callable[[Path], Any]) -> None:
-    """Write a file that is whole or not there."""
+    """Write a file atomically: `make` writes it under a temporary name."""
     new = path.with_name(f"{path.stem}.{os.getpid()}.new{path.suffix}")
     try:
         make(new)
@@ -85,16 +88,16 @@ def write(path: Path, make: Callable[[Path], Any]) -> None:
         with contextlib.suppress(OSError):
             new.unlink(missing_ok=True)
         raise StoreError(
-            f"{path} could not be written: {error.strerror or error}. What was written before is kept: make room, or mend what is wrong "
-            "with the disk, and make the same call again to go on from there."
+            f"{path} could not be written: {error.strerror or error}. Everything written before is "
+            "kept: free disk space or fix the disk, then repeat the same call to resume the run."
         ) from error
 
 
-def _loaded(path: Path) -> Arrays | None:
-    """A file's arrays; nothing if it is not there, or was cut off or changed."""
+def _load_arrays(path: Path) -> Arrays | None:
+    """Return the arrays of a file, or None if it is missing, truncated or altered."""
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            return {name: kept[name] for name in kept.files}
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
         return None
 
@@ -108,34 +111,36 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"store must be a folder that can be made or written to; got {self.folder} ({error.strerror})."
+                f"store must be a folder that can be created or written to; got {self.folder} "
+                f"({error.strerror})."
             ) from None
 
     @property
     def rows(self) -> Path:
-        """Where rows are dealt that are read batch by batch."""
+        """The folder of rows that were split batch by batch."""
         return self.folder / "rows"
 
     def chain(self, shard: int, chain: int, attempt: int = 0) -> ChainFolder:
-        """Where the blocks of one chain are kept."""
+        """Return the folder of one chain."""
         again = f"-again-{attempt}" if attempt else ""
         return ChainFolder(self.folder / "draws" / f"{shard:05}-{chain}{again}")
 
     def chains(self, shard: int) -> list[ChainFolder]:
-        """Where the chains of a shard are kept, each as it was made last."""
+        """Return the folders of a shard's chains, each of the last attempt."""
         latest: dict[str, Path] = {}
         for path in sorted((self.folder / "draws").glob(f"{shard:05}-*")):
             latest[path.name.split("-")[1]] = path
         return [ChainFolder(path) for path in latest.values()]
 
     def agree(self, settings: Mapping[str, Any]) -> None:
-        """Write down what is sampled, or see that it is what was sampled before."""
+        """Record the identity of the run; if one is recorded, raise unless it is the same."""
         now = json.loads(json.dumps(settings))
         path = self.folder / SETTINGS
         if not path.exists():
             if any((self.folder / "draws").glob("*")):
                 raise StoreError(
-                    f"{self.folder} has draws but no {SETTINGS}, so that nobody knows what they are of."
+                    f"{self.folder} cannot be resumed: it has draws but no {SETTINGS}, which says "
+                    "what they are draws of. Restore the file, or use another folder."
                 )
             write(path, lambda new: new.write_text(json.dumps(now, indent=1)))
             return
@@ -145,45 +150,45 @@ class Store:
             raise StoreError(
                 f"{self.folder} holds another run: "
                 + "; ".join(_difference(name, before.get(name), now.get(name)) for name in differ)
-                + ". Use another folder for this run, or go back to what it was."
+                + ". Use another folder, or repeat the original call to resume that run."
             )
 
     def settings(self) -> dict[str, Any]:
-        """What is sampled."""
+        """Return the recorded identity of the run."""
         path = self.folder / SETTINGS
         try:
             return json.loads(path.read_text())
         except FileNotFoundError:
             raise StoreError(
-                f"{self.folder} is not a run directory: there is no {SETTINGS} in it."
+                f"{self.folder} is not a run directory: it has no {SETTINGS}."
             ) from None
         except ValueError as error:
             raise StoreError(
-                f"{path} cannot be read ({error}). Put back a copy, or use another folder."
+                f"{path} cannot be read ({error}). Restore it from a copy, or use another folder."
             ) from None
 
     def save_space(self, space: Any) -> None:
-        """Keep where the parameters live, so that draws can be read without the model."""
+        """Store the space of the parameters, so that draws can be read without the model."""
         write(self.folder / SPACE, lambda path: path.write_bytes(cloudpickle.dumps(space)))
 
     def space(self) -> Any:
-        """Where the parameters live."""
+        """Return the space of the parameters."""
         try:
             return pickle.loads((self.folder / SPACE).read_bytes())
         except Exception as error:  # pickle raises anything
             raise StoreError(
-                f"{self.folder / SPACE} cannot be read ({type(error).__name__}: {error}). Make the same call of infer again: it writes the "
-                "file anew."
+                f"{self.folder / SPACE} cannot be read ({type(error).__name__}: {error}). "
+                "Repeat the same call of infer, which writes the file again."
             ) from None
 
     def save_tree(
         self, groups: Mapping[str, Mapping[str, np.ndarray]], attributes: Mapping[str, Any]
     ) -> None:
-        """Keep a result."""
+        """Store a result."""
         arrays = {
             f"{group}/{name}": values
-            for group, each in groups.items()
-            for name, values in each.items()
+            for group, variables in groups.items()
+            for name, values in variables.items()
         }
         write(
             self.folder / f"{TREE}.npz", lambda path: np.savez(path, allow_pickle=False, **arrays)
@@ -192,8 +197,8 @@ class Store:
         write(self.folder / f"{TREE}.json", lambda path: path.write_text(text))
 
     def load_tree(self) -> tuple[dict[str, Arrays], dict[str, Any]] | None:
-        """Groups and attributes of a result; nothing if there is none, or if it is not sound."""
-        arrays = _loaded(self.folder / f"{TREE}.npz")
+        """Return groups and attributes of the result, or None if it is missing or damaged."""
+        arrays = _load_arrays(self.folder / f"{TREE}.npz")
         try:
             attributes = json.loads((self.folder / f"{TREE}.json").read_text())
         except (OSError, ValueError):
@@ -208,11 +213,12 @@ class Store:
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
+    """Describe how a setting differs; of long lists, name the first few positions."""
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        places = [
-            place for place, (old, new) in enumerate(zip(before, now, strict=True)) if old != new
-        ]
-        return f"{name} differs at {places[:5]}" + (
-            f" and {len(places) - 5} more" if len(places) > 5 else ""
+        pairs = enumerate(zip(before, now, strict=True))
+        positions = [position for position, (old, new) in pairs if old != new]
+        more = f" and {len(positions) - MAX_POSITIONS} more"
+        return f"{name} differs at {positions[:MAX_POSITIONS]}" + (
+            more if len(positions) > MAX_POSITIONS else ""
         )
     return f"{name} was {before!r} and is {now!r}"

@@ -1,100 +1,115 @@
-"""What pictures and pages show of a result: its numbers one by one, the shards' draws of them, smoothed densities."""
+"""Scalar quantities of a result, the shards' draws of them, and densities of those draws.
+
+The plots and the report page are both made from these.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy.special import ndtri
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-INTERVAL = (0.05, 0.25, 0.5, 0.75, 0.95)  # quantiles that are shown
-SUSPICIOUS = 1e-4  # chance that any shard of a sound run is called far from the others
-NARROW, WIDE = (
-    5.0,
-    12.0,
-)  # sds of the posterior that a density's axis shows on either side: at least, at most
+INTERVAL_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # quantiles of the intervals that are drawn
+FALSE_ALARM_RATE = 1e-4  # chance that any shard of a sound run is marked as an outlier
+TOLERATED_ERROR = 0.1  # sds of a mean, share of an sd: the bound of a good verdict
+MIN_SHARDS = 3  # that remain when outliers are set aside
+# Half-width of a density's axis in posterior sds: 5 show a Gaussian whole; beyond 12, wide shards
+# would leave the combined density too narrow to be read.
+MIN_HALF_WIDTH_SDS, MAX_HALF_WIDTH_SDS = 5.0, 12.0
+MARGIN_SDS = 0.5  # between the outermost draw and the end of the axis
 
 
 class Quantity(NamedTuple):
-    """One number that a result has draws of, such as `beta[3]`.
+    """A scalar that a result has draws of, e.g. `beta[3]`.
 
     Attributes:
-        label: how it is called.
-        name: the parameter it belongs to.
-        place: where in the parameter it is.
-        combined: its combined draws, if there are any.
-        shards: the shards' draws of it, if there are any; NaN where a shard has fewer than others.
+        label: the name with the index, as it is shown.
+        name: the parameter that it is an element of.
+        indices: its indices in the parameter.
+        combined: the combined draws, if there are any.
+        shards: the shards' draws, if there are any; NaN where a shard has fewer than the others.
     """
 
     label: str
     name: str
-    place: tuple[int, ...]
+    indices: tuple[int, ...]
     combined: Float[np.ndarray, " draw"] | None
     shards: Float[np.ndarray, "shard draw"] | None
 
 
 def quantities(tree: "DataTree", names: Iterable[str] | None = None) -> Iterator[Quantity]:
-    """The numbers of a result, one after the other; or those of some parameters, or some numbers by their labels."""
+    """Iterate over the scalar quantities of a result.
+
+    Args:
+        tree: the result.
+        names: parameters, or labels of single elements; by default all.
+    """
     groups = [group for group in ("posterior", "subposterior") if group in tree.children]
     if not groups:
         raise TypeError(
-            "tree must be what infer, combine or load returned, with a group 'posterior' or 'subposterior'; got the groups "
-            f"{list(tree.children)}."
+            "tree must be a result of infer, combine or load, with a group 'posterior' or "
+            f"'subposterior'; got the groups {list(tree.children)}."
         )
     shapes = {
-        str(name): shape_of(tree, str(name)) for group in groups for name in tree[group].data_vars
+        str(name): parameter_shape(tree, str(name))
+        for group in groups
+        for name in tree[group].data_vars
     }
-    wanted = _wanted(shapes, names)
+    selected = _selected_labels(shapes, names)
     for name, shape in shapes.items():
-        places = [index for index in np.ndindex(shape) if label_of(name, index) in wanted]
-        if not places:
+        indices = [index for index in np.ndindex(shape) if element_label(name, index) in selected]
+        if not indices:
             continue
         combined, shards = (_draws(tree, group, name) for group in ("posterior", "subposterior"))
-        for index in places:
-            here = (..., *index)
+        for index in indices:
+            element = (..., *index)
             yield Quantity(
-                label_of(name, index),
+                element_label(name, index),
                 name,
                 index,
-                None if combined is None else combined[0][here],
-                None if shards is None else shards[here],
+                None if combined is None else combined[0][element],
+                None if shards is None else shards[element],
             )
 
 
-def label_of(name: str, index: tuple[int, ...]) -> str:
-    """How a number is called."""
+def element_label(name: str, index: tuple[int, ...]) -> str:
+    """Return the label of an element of a parameter, e.g. `beta[3]`."""
     return name + (f"[{','.join(map(str, index))}]" if index else "")
 
 
-def _wanted(shapes: dict[str, tuple[int, ...]], names: Iterable[str] | None) -> set[str]:
-    every = {
-        name: [label_of(name, index) for index in np.ndindex(shape)]
+def _selected_labels(shapes: dict[str, tuple[int, ...]], names: Iterable[str] | None) -> set[str]:
+    labels = {
+        name: [element_label(name, index) for index in np.ndindex(shape)]
         for name, shape in shapes.items()
     }
-    labels = {label for each in every.values() for label in each}
+    elements = {label for group in labels.values() for label in group}
     if names is None:
-        return labels
+        return elements
     names = [names] if isinstance(names, str) else list(names)
-    if unknown := [name for name in names if name not in every and name not in labels]:
+    if unknown := [name for name in names if name not in labels and name not in elements]:
         raise ValueError(
-            f"names must be parameters of the result ({list(every)}), or single numbers such as "
-            f"{next(iter(labels))!r}; got {unknown[0]!r}."
+            f"names must be parameters of the result ({list(labels)}) or single elements, e.g. "
+            f"{next(iter(elements))!r}; got {unknown[0]!r}."
         )
-    return {label for name in names for label in every.get(name, [name])}
+    return {label for name in names for label in labels.get(name, [name])}
 
 
-def shape_of(tree: "DataTree", name: str) -> tuple[int, ...]:
-    """The shape of a parameter."""
+def parameter_shape(tree: "DataTree", name: str) -> tuple[int, ...]:
+    """Return the shape of one draw of a parameter."""
     if "posterior" in tree.children and name in tree["posterior"].data_vars:
         return tree["posterior"][name].transpose("chain", "draw", ...).shape[2:]
     return tree["subposterior"][name].transpose("shard", "chain", "draw", ...).shape[3:]
 
 
 def _draws(tree: "DataTree", group: str, name: str) -> np.ndarray | None:
-    """Draws (shard, draw, …) of a parameter, all chains one after the other; combined ones are those of one shard."""
+    """Return draws (shard, draw, …) of a parameter, chains concatenated.
+
+    Combined draws are returned as those of a single shard.
+    """
     if group not in tree.children or name not in tree[group].data_vars:
         return None
     axes = ("shard", "chain", "draw") if group == "subposterior" else ("chain", "draw")
@@ -103,93 +118,99 @@ def _draws(tree: "DataTree", group: str, name: str) -> np.ndarray | None:
     return np.asarray(values.reshape(len(values), -1, *values.shape[3:]), float)
 
 
-def distances(
+def shard_distances(
     shards: Float[np.ndarray, "shard draw"], widening: float = 1.0
 ) -> Float[np.ndarray, " shard"]:
-    r"""How far every shard's mean is from the others', in what their spreads explain: about standard normal if they agree.
+    r"""Return the standardised distance of every shard's mean from that of the other shards.
 
-    With means $m_k$ and variances $v_k$, and the others' mean $m_{-k}$ weighted by precision, which has the variance
-    $v_{-k} = 1 / \sum_{j \ne k} 1 / v_j$: $(m_k - m_{-k}) / \sqrt{v_k + v_{-k}}$. Variances are multiplied by `widening` first, as
-    shards whose likelihood was raised to a power are narrower than their rows say. A shard that is far is set aside before
-    the rest is looked at again, so that it cannot make others look far.
+    With means $m_k$, variances $v_k$, and the precision-weighted mean $m_{-k}$ of the others, whose
+    variance is $v_{-k} = 1 / \sum_{j \ne k} 1 / v_j$, it is $(m_k - m_{-k}) / \sqrt{v_k + v_{-k}}$:
+    about standard normal if the shards agree. An outlier is set aside before the other shards are
+    compared again, so that it cannot make them look distant.
+
+    Args:
+        shards: draws of one quantity.
+        widening: factor of the variances, for shards whose likelihood was raised to a power and
+            which are therefore narrower than their rows imply.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.nanmean(shards, axis=1)
         variances = widening * np.nanvar(shards, axis=1)
         precisions = 1 / variances
-        limit = far_limit(len(shards))
-        rest = np.ones(len(shards), bool)
+        threshold = outlier_threshold(len(shards))
+        included = np.ones(len(shards), bool)
         while True:
-            others = precisions[rest].sum() - rest * precisions
-            pull = (precisions * means)[rest].sum() - rest * precisions * means
-            found = (means - pull / others) / np.sqrt(variances + 1 / others)
-            worst = int(np.argmax(np.where(rest, np.abs(np.nan_to_num(found)), -1)))
-            if rest.sum() <= 3 or not np.abs(found[worst]) > limit:
-                return found
-            rest[worst] = False
+            others = precisions[included].sum() - included * precisions
+            weighted = (precisions * means)[included].sum() - included * precisions * means
+            distances = (means - weighted / others) / np.sqrt(variances + 1 / others)
+            worst = int(np.argmax(np.where(included, np.abs(np.nan_to_num(distances)), -1)))
+            if included.sum() <= MIN_SHARDS or not np.abs(distances[worst]) > threshold:
+                return distances
+            included[worst] = False
+
+
+def outlier_threshold(num_distances: int) -> float:
+    """Return the distance that none of so many standard normal ones exceeds by chance."""
+    return float(-ndtri(FALSE_ALARM_RATE / (2 * max(1, num_distances))))
 
 
 def quantiles(
     draws: Float[np.ndarray, "..."], levels: Sequence[float], axis: int | None = None
 ) -> np.ndarray:
-    """Quantiles of the draws that there are; where all are there, ten times as fast as NumPy's own way around NaN."""
+    """Return quantiles, ignoring NaN; without NaN, ten times as fast as `np.nanquantile`."""
     return (np.nanquantile if np.isnan(draws).any() else np.quantile)(draws, levels, axis=axis)
 
 
-def far_limit(num_numbers: int) -> float:
-    """The distance that none of so many numbers has by chance."""
-    return float(-ndtri(SUSPICIOUS / (2 * max(1, num_numbers))))
+def density_range(quantity: Quantity) -> tuple[float, float]:
+    """Return the ends of the axis on which the densities of a quantity are drawn.
 
-
-def shown_range(quantity: Quantity) -> tuple[float, float]:
-    """The part of the axis on which densities are drawn: the combined draws, with as much of the shards as leaves them visible."""
+    It covers the combined draws, and as much of the shards as leaves the combined density visible.
+    """
     combined, shards = quantity.combined, quantity.shards
     if combined is None:
         assert shards is not None
         low, high = quantiles(shards, [0.005, 0.995])
-        return _apart(float(low), float(high))
-    middle, sd = float(np.mean(combined)), float(np.std(combined))
-    low, high = middle - NARROW * sd, middle + NARROW * sd
+        return _nonempty(float(low), float(high))
+    mean, sd = float(np.mean(combined)), float(np.std(combined))
+    low, high = mean - MIN_HALF_WIDTH_SDS * sd, mean + MIN_HALF_WIDTH_SDS * sd
     if shards is not None:
-        least, most = quantiles(shards, [0.01, 0.99])
-        low = min(low, max(least, middle - WIDE * sd))
-        high = max(high, min(most, middle + WIDE * sd))
+        shard_low, shard_high = quantiles(shards, [0.01, 0.99])
+        low = min(low, max(shard_low, mean - MAX_HALF_WIDTH_SDS * sd))
+        high = max(high, min(shard_high, mean + MAX_HALF_WIDTH_SDS * sd))
     lowest = min(np.min(combined), np.inf if shards is None else np.nanmin(shards))
     highest = max(np.max(combined), -np.inf if shards is None else np.nanmax(shards))
-    margin = 0.5 * sd  # where there are no draws, there is nothing to see
-    return _apart(max(low, float(lowest) - margin), min(high, float(highest) + margin))
+    margin = MARGIN_SDS * sd
+    return _nonempty(max(low, float(lowest) - margin), min(high, float(highest) + margin))
 
 
-def _apart(low: float, high: float) -> tuple[float, float]:
+def _nonempty(low: float, high: float) -> tuple[float, float]:
+    """Return an interval, widened to length one if it is a point."""
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
 def densities(
     draws: Float[np.ndarray, "curve draw"], grid: Float[np.ndarray, " point"]
 ) -> Float[np.ndarray, "curve point"]:
-    """Gaussian kernel densities on an even grid, with Silverman's bandwidths; zero for what does not vary.
+    """Return Gaussian kernel densities on an even grid, with Silverman's bandwidths.
 
-    Draws are counted into narrow bins, which are smoothed all at once by a Fourier transform.
+    Draws are counted in narrow bins, and all curves are smoothed at once by a Fourier transform.
+    NaN are ignored. The density of a constant is zero.
     """
     num_bins = 4 * len(grid)
     step = (grid[-1] - grid[0]) / (len(grid) - 1)
     margin = 0.25 * (grid[-1] - grid[0])
     edges = np.linspace(grid[0] - margin, grid[-1] + margin, num_bins + 1)
     width = edges[1] - edges[0]
-    there: Bool[np.ndarray, "curve draw"] = np.isfinite(draws)
-    counts = there.sum(axis=1)
-    bins = np.stack([np.histogram(each[each == each], bins=edges)[0] for each in draws])
+    counts = np.isfinite(draws).sum(axis=1)
+    bins = np.stack([np.histogram(row[~np.isnan(row)], bins=edges)[0] for row in draws])
     with np.errstate(invalid="ignore", divide="ignore"):
-        quarters = quantiles(draws, [0.25, 0.75], axis=1)
-        spread = np.minimum(np.nanstd(draws, axis=1), (quarters[1] - quarters[0]) / 1.34)
+        quartiles = quantiles(draws, [0.25, 0.75], axis=1)
+        spread = np.minimum(np.nanstd(draws, axis=1), (quartiles[1] - quartiles[0]) / 1.34)
         bandwidths = np.maximum(0.9 * spread * counts**-0.2, 0.5 * step)
         frequencies = np.fft.rfftfreq(2 * num_bins, d=width)
         damping = np.exp(-0.5 * (2 * np.pi * frequencies * bandwidths[:, None]) ** 2)
-        smooth = np.fft.irfft(np.fft.rfft(bins, 2 * num_bins, axis=1) * damping, axis=1)[
-            :, :num_bins
-        ]
-    middles = 0.5 * (edges[1:] + edges[:-1])
-    heights = np.stack([np.interp(grid, middles, each) for each in smooth]) / (
-        counts[:, None] * width
-    )
+        padded = np.fft.irfft(np.fft.rfft(bins, 2 * num_bins, axis=1) * damping, axis=1)
+    centres = 0.5 * (edges[1:] + edges[:-1])
+    smooth = np.stack([np.interp(grid, centres, row[:num_bins]) for row in padded])
+    heights = smooth / (counts[:, None] * width)
     return np.where(spread[:, None] > 0, np.maximum(heights, 0.0), 0.0)

@@ -1,8 +1,9 @@
-"""Checks that anyone can run on their own models, aggregators, combiners, samplers and executors.
+"""Checks for your own models, aggregators, combiners, samplers and executors.
 
-Each holds the laws of its menu, and raises `LawError`, which is an `AssertionError`, at the first that is broken: it says which law, what
-was expected, what was got and what to try. vcmc's own parts pass the same checks, in `tests/`; `docs/extending.md` shows how to write a
-part and check it. `import vcmc` does not import this folder.
+Imported by users and by tests only; imports `inference` and the layers below. Each check tests the
+laws of one interface and raises `LawError`, an `AssertionError`, at the first that is broken. The
+message says which law, what was expected, what was got and what to try. vcmc's own parts pass the
+same checks in `tests/`; `docs/extending.md` shows how to write a part and check it.
 """
 
 from .aggregator import check_aggregator

@@ -1,4 +1,8 @@
-"""The laws of an executor: results come in the order of the tasks, errors are told, and the answer is that of threads in this process, bit for bit."""
+"""The laws of an executor.
+
+Outcomes are in the order of the tasks; errors are reported with the task that raised them; and
+draws are bit-identical to those of the local executor.
+"""
 
 import time
 import warnings
@@ -17,39 +21,39 @@ from .gaussians import regression
 from .law import Law, name_of
 
 NUM_SHARDS, NUM_DRAWS, NUM_WARMUP = 5, 50, 100
-PAUSE = 0.01  # seconds by which a task is shorter than the one before
+PAUSE_SECONDS = 0.01  # by which each task is shorter than the one before
 TASKS = [Task((shard,)) for shard in range(NUM_SHARDS)]
-BAD = 2
+FAILING_SHARD = 2
 
 
 def check_executor(executor: Any) -> None:
-    """Raise `LawError` unless an executor keeps its laws. It is left open.
+    """Raise `LawError` unless an executor obeys the laws of executors.
 
     Args:
-        executor: the executor, or anything that `infer` takes for one.
+        executor: the executor, or anything that `infer` accepts as one. It is not closed.
     """
-    checked = executor_of(executor)
+    wrapped = executor_of(executor)
     partition = split(regression().rows, NUM_SHARDS)
     shard_cache = ShardCache(regression().model, partition)
     assert isinstance(partition, Partition)
-    _order(checked, shard_cache, partition.sizes)
-    _errors(checked, shard_cache)
-    _answer(checked)
+    _check_order(wrapped, shard_cache, partition.sizes)
+    _check_errors(wrapped, shard_cache)
+    _check_draws(wrapped)
 
 
-def _law(executor: AbstractExecutor, says: str, hint: str) -> Law:
-    return Law(name_of(executor), says, hint)
+def _law(executor: AbstractExecutor, statement: str, hint: str) -> Law:
+    return Law(name_of(executor), statement, hint)
 
 
-def _order(executor: AbstractExecutor, shard_cache: ShardCache, sizes: list[int]) -> None:
+def _check_order(executor: AbstractExecutor, shard_cache: ShardCache, sizes: list[int]) -> None:
     law = _law(
         executor,
-        "outcomes come in the order of the tasks, one for each",
-        "keep what comes early until its turn, as concurrent.futures' map does.",
+        "outcomes are in the order of the tasks, one for each",
+        "hold early outcomes back until their turn, as Executor.map of concurrent.futures does.",
     )
-    pause = PAUSE
+    pause = PAUSE_SECONDS
 
-    def slowly(
+    def sleep_and_count(
         shard_cache: ShardCache, task: Task, advance: Callable[[int], None]
     ) -> tuple[int, int]:
         del advance
@@ -59,49 +63,53 @@ def _order(executor: AbstractExecutor, shard_cache: ShardCache, sizes: list[int]
 
     expected = list(enumerate(sizes))
     for one_by_one in (False, True):
-        found = [
-            each.get()
-            for each in executor.outcomes(slowly, TASKS, shard_cache, one_by_one=one_by_one)
+        results = [
+            outcome.get()
+            for outcome in executor.outcomes(
+                sleep_and_count, TASKS, shard_cache, one_by_one=one_by_one
+            )
         ]
-        law.holds(found == expected, f"(shard, number of rows) {expected}", str(found))
+        law.holds(results == expected, f"(shard, number of rows) {expected}", str(results))
 
 
-def _errors(executor: AbstractExecutor, shard_cache: ShardCache) -> None:
+def _check_errors(executor: AbstractExecutor, shard_cache: ShardCache) -> None:
     law = _law(
         executor,
-        "an error in a task is told where it belongs, and raised by map",
-        "make outcomes with vcmc.executors.base.outcome, which catches errors, and do not raise them yourself.",
+        "an error in a task is in its own outcome, and map raises it",
+        "create outcomes with vcmc.executors.base.outcome, which catches errors.",
     )
-    bad = BAD
+    failing = FAILING_SHARD
 
     def fail(shard_cache: ShardCache, task: Task, advance: Callable[[int], None]) -> None:
         del shard_cache, advance
-        if task.shards[0] == bad:
-            raise RuntimeError(f"shard {bad} is bad")
+        if task.shards[0] == failing:
+            raise RuntimeError(f"shard {failing} failed on purpose")
 
     try:
-        told = [each.error is not None for each in executor.outcomes(fail, TASKS, shard_cache)]
+        failed = [
+            outcome.error is not None for outcome in executor.outcomes(fail, TASKS, shard_cache)
+        ]
     except RuntimeError as error:
         raise law.broken("an outcome for each task", f"RuntimeError: {error}") from error
-    expected = [task.shards[0] == BAD for task in TASKS]
-    law.holds(told == expected, f"errors {expected}", str(told))
+    expected = [task.shards[0] == FAILING_SHARD for task in TASKS]
+    law.holds(failed == expected, f"errors {expected}", str(failed))
     try:
         list(executor.map(fail, TASKS, shard_cache))
     except RuntimeError as error:
-        law.holds("is bad" in str(error), "the task's own error", repr(error))
+        law.holds("on purpose" in str(error), "the error of the task", repr(error))
     else:
         raise law.broken("a RuntimeError from map", "none")
 
 
-def _answer(executor: AbstractExecutor) -> None:
+def _check_draws(executor: AbstractExecutor) -> None:
     law = _law(
         executor,
         "draws are those of Local(), to the last bit",
-        "do every task once, with the task and the holding that it was given, in 64 bits.",
+        "run every task exactly once, with its own task and shard cache, in 64-bit precision.",
     )
-    expected, found = _draws(None), _draws(executor)
+    expected, actual = _draws(None), _draws(executor)
     for group, draws in expected.items():
-        law.close(found[group], draws)
+        law.close(actual[group], draws)
 
 
 def _draws(executor: AbstractExecutor | None) -> dict[str, np.ndarray]:

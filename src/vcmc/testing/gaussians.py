@@ -1,4 +1,4 @@
-"""Shards whose posteriors are known: Gaussians and their product, and a linear regression with known noise."""
+"""Shards with known posteriors: Gaussians and their product, and a linear regression."""
 
 import weakref
 from functools import cache
@@ -17,14 +17,14 @@ from ..target import Target
 
 
 class Gaussian(NamedTuple):
-    """The mean and the covariance of a Gaussian."""
+    """Mean and covariance of a Gaussian."""
 
     mean: np.ndarray
     covariance: np.ndarray
 
 
 class GaussianShards(NamedTuple):
-    """Shards whose subposteriors are known Gaussians, and their product: a shard is a row of its own."""
+    """Shards with one row each, whose subposteriors are known Gaussians."""
 
     means: np.ndarray
     covariances: np.ndarray
@@ -33,14 +33,14 @@ class GaussianShards(NamedTuple):
     def random(
         cls, num_shards: int, dim: int, seed: int = 0, spread: float = 1.0
     ) -> "GaussianShards":
-        """Shards whose means and covariances differ."""
+        """Return shards with random means and covariances."""
         generator = np.random.default_rng(seed)
         roots = generator.normal(size=(num_shards, dim, dim))
         covariances = roots @ roots.transpose(0, 2, 1) + 0.2 * np.eye(dim)
         return cls(spread * generator.normal(size=(num_shards, dim)), covariances)
 
     def repeated(self, num_shards: int) -> "GaussianShards":
-        """So many shards that are all as the first."""
+        """Return so many copies of the first shard."""
         return type(self)(
             np.tile(self.means[:1], (num_shards, 1)),
             np.tile(self.covariances[:1], (num_shards, 1, 1)),
@@ -52,20 +52,20 @@ class GaussianShards(NamedTuple):
         return self.means.shape[1]
 
     def product(self) -> Gaussian:
-        """Mean and covariance of the product of the shards."""
+        """Return the product of the shards' densities, which is the posterior."""
         precisions = np.linalg.inv(self.covariances)
         covariance = np.linalg.inv(precisions.sum(axis=0))
         return Gaussian(covariance @ np.einsum("kij,kj->i", precisions, self.means), covariance)
 
     def target(self) -> Target:
-        """The log density of the product, up to a constant."""
+        """Return the log density of the product, up to a constant."""
         model = Model({"theta": Real(self.dim)}, _flat, _quadratic)
         rows = {"mean": self.means, "precision": np.linalg.inv(self.covariances)}
         partition = split(rows, len(self.means))
         return Target(model, [partition.load(k) for k in range(len(self.means))], Local())
 
     def draws(self, num_draws: int, seed: int = 0) -> jax.Array:
-        """Draws of every shard whose means and covariances are exactly those of the shard."""
+        """Return draws of every shard with exactly the shard's mean and covariance."""
         noise = np.random.default_rng(seed).normal(size=(len(self.means), num_draws, self.dim))
         noise -= noise.mean(axis=1, keepdims=True)
         roots = np.linalg.cholesky(noise.transpose(0, 2, 1) @ noise / num_draws)
@@ -74,7 +74,10 @@ class GaussianShards(NamedTuple):
         return jnp.asarray(self.means[:, None] + coloured.transpose(0, 2, 1))
 
     def independent(self, num_draws: int, seed: int = 0) -> Subposteriors:
-        """What a combiner is given, with draws that are independent, and so have moments of their own, and no target."""
+        """Return the input of a combiner: independent draws, without a target.
+
+        Unlike those of `draws`, their means and covariances have Monte Carlo error.
+        """
         noise = np.random.default_rng(seed).normal(size=(len(self.means), num_draws, self.dim))
         draws = self.means[:, None] + noise @ np.linalg.cholesky(self.covariances).transpose(
             0, 2, 1
@@ -82,7 +85,7 @@ class GaussianShards(NamedTuple):
         return Subposteriors(jnp.asarray(draws), Product({"theta": Real(self.dim)}), None, seed)
 
     def subposteriors(self, num_draws: int, seed: int = 0) -> Subposteriors:
-        """What a combiner is given."""
+        """Return the input of a combiner: draws with exact moments, and the target."""
         target = self.target()
         return Subposteriors(self.draws(num_draws, seed), target.model.space, target, seed)
 
@@ -92,27 +95,27 @@ def _flat(params: Any) -> Any:
 
 
 def _quadratic(params: Any, rows: Any) -> Any:
-    off = params["theta"] - rows["mean"]
-    return -0.5 * jnp.einsum("ki,kij,kj->k", off, rows["precision"], off)
+    residual = params["theta"] - rows["mean"]
+    return -0.5 * jnp.einsum("ki,kij,kj->k", residual, rows["precision"], residual)
 
 
 class Regression(NamedTuple):
-    """A linear regression with known noise: its posterior is a known Gaussian."""
+    """A linear regression with known noise, whose posterior is a known Gaussian."""
 
     model: Model
     rows: dict[str, np.ndarray]
     prior_precision: np.ndarray
 
     def posterior(self, indices: Any = slice(None), prior_power: float = 1.0) -> Gaussian:
-        """Mean and covariance, given some rows and a power of the prior."""
+        """Return the posterior given some rows and a power of the prior."""
         x, y = self.rows["x"][indices], self.rows["y"][indices]
         covariance = np.linalg.inv(x.T @ x + prior_power * np.diag(self.prior_precision))
         return Gaussian(covariance @ x.T @ y, covariance)
 
 
-@cache  # one model, so that its programs are compiled once
+@cache  # one model, so its programs are compiled once
 def regression() -> Regression:
-    """Of 1003 rows on three correlated covariates."""
+    """Return a regression with 1003 rows and three correlated covariates."""
     generator = np.random.default_rng(3)
     num_rows = 1003
     x = generator.normal(size=(num_rows, 3)) @ [[1.0, 0.8, 0.0], [0.0, 0.6, 0.3], [0.0, 0.0, 1.0]]
@@ -129,7 +132,11 @@ def regression() -> Regression:
 
 
 class Lazy:
-    """Draws that are loaded when they are asked for; it knows how many shards' were held at the same time."""
+    """Draws that are loaded on access.
+
+    Attributes:
+        most: the largest number of shards whose draws were in memory at the same time.
+    """
 
     def __init__(self, draws: Any):
         self.draws = draws
@@ -142,5 +149,5 @@ class Lazy:
     def __getitem__(self, shard: int) -> np.ndarray:
         draws = np.array(self.draws[shard])
         self.loaded.append(weakref.ref(draws))
-        self.most = max(self.most, sum(one() is not None for one in self.loaded))
+        self.most = max(self.most, sum(reference() is not None for reference in self.loaded))
         return draws

@@ -1,9 +1,10 @@
 r"""The laws of a model.
 
-$$\sum_k \log p_k(u) = \log p(u), \qquad p_k \propto \text{prior}^{1/K} \times \text{the shard's likelihood},$$
+$$\sum_k \log p_k(u) = \log p(u), \qquad
+p_k \propto \text{prior}^{1/K} \times \text{the shard's likelihood}.$$
 
-and what it takes that shards can be sampled and evaluated at all: one value per row, the same whenever it is asked for, under `jax.jit`
-and `jax.vmap` too, finite, and with a gradient that is one.
+Besides, the log likelihood has one value per row, is deterministic, runs under `jax.jit` and
+`jax.vmap`, is finite, and has the right gradient.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from ..target import Target
 from .law import Law, LawError
 
 NUM_POINTS = 5
-STEP = 1e-5  # of finite differences: the cube root of the rounding error, about
+STEP = 1e-5  # of finite differences: about the cube root of the rounding error
 ROUNDINGS = (
     1e4  # rounding errors of a log density, in its own precision, that a sum over rows may gather
 )
@@ -46,56 +47,59 @@ def check_model(
     points: Float[Array, "point dim"] | None = None,
     seed: int = 0,
 ) -> None:
-    """Raise `LawError` unless a model keeps its laws on some rows; a few hundred will do.
+    """Raise `LawError` unless a model obeys the laws of models.
 
     Args:
         model: the model.
-        rows: as `infer` takes them: a mapping of arrays, or a frame.
-        num_shards: how many shards they are dealt into. If that makes all of one size, the last row is left out, as shards of unequal
-            sizes are padded, and padding must not count.
-        log_density: the log of prior times likelihood of all rows, from params and rows, written another way: with SciPy, say. It need
-            not be traceable, and is compared up to a constant. Without it nobody can tell that a prior was tempered by its author.
-        points: where laws are checked, in real coordinates; by default five standard normal ones.
-        seed: seed of the dealing and of the points.
+        rows: a few hundred rows, as `infer` takes them: a mapping of arrays, or a data frame.
+        num_shards: number of shards. If they were all of one size, the last row is dropped: shards
+            of unequal sizes are padded, and padding must not count.
+        log_density: a function of params and rows that returns log prior plus log likelihood,
+            written independently, e.g. with SciPy. It need not be traceable, and is compared up to
+            a constant. Only this comparison can detect that the prior was tempered by hand.
+        points: points to check the laws at, in unconstrained coordinates; by default five standard
+            normal ones.
+        seed: seed of the split and of the points.
     """
-    arrays = _uneven(as_rows(rows), num_shards)
+    arrays = _drop_last_if_even(as_rows(rows), num_shards)
     partition = split(arrays, num_shards, seed=seed)
     model = model.fitted(ShardCache(model, partition).shards)
     if points is None:
         points = jax.random.normal(jax.random.key(seed), (NUM_POINTS, model.space.dim))
     if points.shape[1:] != (model.space.dim,) or len(points) < 2:
         raise ValueError(
-            f"points must be two or more, of {model.space.dim} coordinates; got shape {points.shape}."
+            f"points must be two or more, of {model.space.dim} coordinates; "
+            f"got shape {points.shape}."
         )
     whole = split(arrays, 1).load(0)
-    _one_value_per_row(model, whole, points[0])
-    _pure(model, whole, points[0])
-    _traceable(model, whole, points)
-    _row_by_row(model, ShardCache(model, partition).shards, points[0])
-    log_densities, scores = _finite(model, whole, points)
+    _check_shapes(model, whole, points[0])
+    _check_deterministic(model, whole, points[0])
+    _check_traceable(model, whole, points)
+    _check_shardable(model, ShardCache(model, partition).shards, points[0])
+    log_densities, scores = _check_finite(model, whole, points)
     target = Target(model, partition, Local())
-    _adds_up(target, points, log_densities, scores)
-    _gradient(target.pilot, points[0])
+    _check_sum(target, points, log_densities, scores)
+    _check_gradient(target.pilot, points[0])
     if log_density is not None:
-        _as_written(model, whole, log_density, points)
+        _check_density(model, whole, log_density, points)
 
 
-def _uneven(rows: dict[str, np.ndarray], num_shards: int) -> dict[str, np.ndarray]:
+def _drop_last_if_even(rows: dict[str, np.ndarray], num_shards: int) -> dict[str, np.ndarray]:
     num_rows = len(next(iter(rows.values())))
     even = num_shards > 1 and num_rows > num_shards and num_rows % num_shards == 0
     return {name: array[:-1] for name, array in rows.items()} if even else rows
 
 
-def _law(model: Model, says: str, hint: str) -> Law:
-    return Law(repr(model), says, hint)
+def _law(model: Model, statement: str, hint: str) -> Law:
+    return Law(repr(model), statement, hint)
 
 
-def _one_value_per_row(model: Model, shard: Shard, point: Point) -> None:
-    """Run outside of `jit`, so that what fails here is not for tracing."""
+def _check_shapes(model: Model, shard: Shard, point: Point) -> None:
+    """Check the shapes outside of `jit`, so that failures here are not due to tracing."""
     law = _law(
         model,
         "log_likelihood returns one value per row",
-        "sum over the axes of a row, and never over rows.",
+        "sum over the axes of a row, never over rows.",
     )
     prior = _law(model, "log_prior returns a single number", "sum it over the parameters.")
     params = model.space.constrain(point)
@@ -105,7 +109,8 @@ def _one_value_per_row(model: Model, shard: Shard, point: Point) -> None:
         raise _law(
             model,
             "log_prior and log_likelihood can be called",
-            f"compare the names and shapes of params ({_shapes(params)}) and of rows ({_shapes(shard.rows)}).",
+            f"compare the names and shapes of params ({_shapes(params)}) "
+            f"and of rows ({_shapes(shard.rows)}).",
         ).broken("log densities", f"{type(error).__name__}: {error}") from error
     count = len(shard.weights)
     law.holds(np.shape(values) == (count,), f"shape ({count},)", f"shape {np.shape(values)}")
@@ -117,48 +122,50 @@ def _shapes(arrays: Any) -> str:
 
 
 def _parts(model: Model, rows: Rows, point: Point) -> np.ndarray:
-    """Every row's log likelihood, and the log prior."""
+    """Return the log likelihood of every row, followed by the log prior."""
     params = model.space.constrain(point)
     return np.append(
         np.asarray(model.log_likelihood(params, rows)), np.asarray(model.log_prior(params))
     )
 
 
-def _pure(model: Model, shard: Shard, point: Point) -> None:
+def _check_deterministic(model: Model, shard: Shard, point: Point) -> None:
     law = _law(
         model,
         "two calls give the same values",
-        "keep no state, and draw no random numbers, in a model.",
+        "keep no state and draw no random numbers in a model.",
     )
     law.close(_parts(model, shard.rows, point), _parts(model, shard.rows, point))
 
 
-def _traceable(model: Model, shard: Shard, points: Float[Array, "point dim"]) -> None:
+def _check_traceable(model: Model, shard: Shard, points: Float[Array, "point dim"]) -> None:
     law = _law(
         model,
         "it runs under jax.jit and jax.vmap, with the same values",
-        "compute with jax.numpy in place of NumPy, and write jnp.where or jax.lax.cond in place of an if on values.",
+        "use jax.numpy instead of NumPy, and jnp.where or jax.lax.cond instead of an if on values.",
     )
     try:
         per_row, priors = _batch(model, points, shard.rows)
     except Exception as error:
         reason = str(error).strip().split("\n")[0]
         raise law.broken("values", f"{type(error).__name__}: {reason}") from error
-    found = np.concatenate([np.asarray(per_row), np.asarray(priors)[:, None]], axis=1)
+    actual = np.concatenate([np.asarray(per_row), np.asarray(priors)[:, None]], axis=1)
     expected = np.stack([_parts(model, shard.rows, point) for point in points])
-    law.close(found, expected, rtol=_tolerance(expected, 1e-9), atol=_tolerance(expected, 1e-9))
+    tolerance = _tolerance(expected, 1e-9)
+    law.close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 @partial(jax.jit, static_argnums=0)
 def _batch(model: Model, points: Float[Array, "point dim"], rows: Rows) -> tuple[Array, Array]:
-    def one(point: Point) -> tuple[Array, Scalar]:
+    def at_point(point: Point) -> tuple[Array, Scalar]:
         params = model.space.constrain(point)
         return model.log_likelihood(params, rows), jnp.asarray(model.log_prior(params))
 
-    return jax.vmap(one)(points)
+    return jax.vmap(at_point)(points)
 
 
 def _tolerance(values: np.ndarray, least: float) -> float:
+    """Return a tolerance that allows for the rounding errors of less than 64 bits."""
     return (
         max(least, ROUNDINGS * float(np.finfo(values.dtype).eps))
         if values.dtype != float
@@ -166,31 +173,32 @@ def _tolerance(values: np.ndarray, least: float) -> float:
     )
 
 
-def _row_by_row(model: Model, shards: Shards, point: Point) -> None:
-    """The checks that `infer` makes before it samples."""
+def _check_shardable(model: Model, shards: Shards, point: Point) -> None:
+    """Run the checks that `infer` makes before it samples."""
     try:
         check_additivity(model, [shards[0], shards[1]] if len(shards) > 1 else [shards[0]], point)
         check_labels(model, shards[0], point)
     except ModelError as error:
-        raise LawError(f"{model!r} breaks a law: it may be sharded. {error}") from error
+        raise LawError(f"{model!r} breaks a law: it can be sharded. {error}") from error
 
 
-def _finite(
+def _check_finite(
     model: Model, shard: Shard, points: Float[Array, "point dim"]
 ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
     law = _law(
         model,
         "log density and score are finite at any point",
-        "look for logarithms of what underflows (logcdf in place of log(cdf), log_softmax in place of log(softmax)), for parameters whose "
-        "space is too large, and for jnp.where around a branch that is not finite; if the points are the trouble, give points=.",
+        "look for logarithms of values that underflow (use logcdf, not log(cdf); log_softmax, not "
+        "log(softmax)), for parameters whose space is too large, and for jnp.where around a branch "
+        "that is not finite; if the points are too extreme, pass others with points=.",
     )
-    found = evaluate(Subposterior(model, shard, jnp.asarray(1.0)), points)
-    law.has_shape(found[0], (len(points),), "log densities")
-    law.has_shape(found[1], points.shape, "scores")
-    return found
+    log_densities, scores = evaluate(Subposterior(model, shard, jnp.asarray(1.0)), points)
+    law.has_shape(log_densities, (len(points),), "log densities")
+    law.has_shape(scores, points.shape, "scores")
+    return log_densities, scores
 
 
-def _adds_up(
+def _check_sum(
     target: Target,
     points: Float[Array, "point dim"],
     log_densities: Float[Array, " point"],
@@ -198,8 +206,10 @@ def _adds_up(
 ) -> None:
     law = _law(
         target.model,
-        f"the log densities of {target.num_shards} shards, each with the prior to the power 1/{target.num_shards}, add up to that of all rows",
-        "let a row's log likelihood depend on that row and on params alone, and leave tempering to vcmc.",
+        f"the log densities of {target.num_shards} shards, each with the prior to the power "
+        f"1/{target.num_shards}, sum to that of all rows",
+        "let the log likelihood of a row depend on that row and on params only, and leave "
+        "tempering to vcmc.",
     )
     summed, summed_scores = target(points)
     law.close(summed, log_densities, rtol=_tolerance(np.asarray(log_densities), 1e-12), atol=1e-12)
@@ -207,30 +217,32 @@ def _adds_up(
     law.close(summed_scores, scores, rtol=tolerance, atol=tolerance)
 
 
-def _gradient(density: Subposterior, point: Point) -> None:
+def _check_gradient(density: Subposterior, point: Point) -> None:
     law = _law(
         density.model,
         "scores are gradients, by finite differences",
-        "look for jax.lax.stop_gradient, for values rounded or turned into whole numbers, and for custom derivatives.",
+        "look for jax.lax.stop_gradient, rounding, conversion to integers, and custom derivatives.",
     )
     offsets = STEP * jnp.eye(len(point))
-    around = jnp.concatenate([point[None], point + offsets, point - offsets])
-    log_densities, scores = (np.asarray(part) for part in evaluate(density, around))
+    points = jnp.concatenate([point[None], point + offsets, point - offsets])
+    log_densities, scores = (np.asarray(part) for part in evaluate(density, points))
     above, below = np.split(log_densities[1:], 2)
     rounding = 10 * np.finfo(log_densities.dtype).eps * np.abs(log_densities[0]) / STEP
     law.close(scores[0], (above - below) / (2 * STEP), rtol=1e-6, atol=1e-6 + rounding)
 
 
-def _as_written(
+def _check_density(
     model: Model, shard: Shard, log_density: Reference, points: Float[Array, "point dim"]
 ) -> None:
     law = _law(
         model,
-        "prior times likelihood is the density that it stands for",
-        "look at what differs between the params; and do not temper the prior or scale the likelihood: vcmc does.",
+        "prior times likelihood equals the density that log_density computes",
+        "compare the two functions term by term; do not temper the prior or scale the likelihood, "
+        "which vcmc does.",
     )
-    every = [model.space.constrain(point) for point in points]
-    found = np.array([_parts(model, shard.rows, point).sum() for point in points])
-    expected = np.array([float(log_density(params, shard.rows)) for params in every])
+    actual = np.array([_parts(model, shard.rows, point).sum() for point in points])
+    expected = np.array(
+        [float(log_density(model.space.constrain(point), shard.rows)) for point in points]
+    )
     scale = np.abs(expected).max()
-    law.close(found - found[0], expected - expected[0], rtol=1e-8, atol=1e-10 * scale)
+    law.close(actual - actual[0], expected - expected[0], rtol=1e-8, atol=1e-10 * scale)

@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 import pytest
 
 import vcmc
-from vcmc.cli.jobs import named_model
+from vcmc.cli.inputs import load_model
 from vcmc.density import Subposterior, evaluate
 from vcmc.target import Target
 
@@ -167,7 +167,7 @@ def test_a_file_may_hold_a_pymc_model(pm, tmp_path):
         "    y = pm.Data('y', np.zeros(3))\n"
         "    pm.Normal('obs', pm.Normal('mean'), 1.0, observed=y)\n"
     )
-    assert list(named_model(f"{tmp_path / 'with_pymc.py'}:model", Y).space) == ["mean"]
+    assert list(load_model(f"{tmp_path / 'with_pymc.py'}:model", Y).space) == ["mean"]
 
 
 # Rows, data, potentials, deterministic values

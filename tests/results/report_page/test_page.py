@@ -1,4 +1,4 @@
-"""The report page: what it says, how large it is, and, in a browser, whether it can be read and used."""
+"""The report page: its words, its size, and its use in a browser."""
 
 import json
 import re
@@ -105,7 +105,7 @@ def test_the_page_needs_nothing_but_itself(path):
     assert "http" not in path.read_text().replace("http://www.w3.org/2000/svg", "")
 
 
-def test_it_says_what_the_result_says(path):
+def test_the_page_has_the_verdict_and_the_numbers_of_the_result(path):
     text = path.read_text()
     assert "<h1>A &amp; B</h1>" in text
     assert "<p>The result is poor. Largest estimated errors: mean of beta[2].</p>" in text
@@ -117,11 +117,13 @@ def test_it_says_what_the_result_says(path):
     beta = make()["posterior"]["beta"].to_numpy()[..., 0]
     assert first["label"] == "beta[0]"
     assert (first["mean"], first["sd"]) == pytest.approx((beta.mean(), beta.std()), rel=1e-4)
-    assert first["off"] == 0.02
+    assert first["meanError"] == 0.02
     assert [
-        shard["shard"] for shard in data["shards"] if abs(shard["away"]) > data["farLimit"]
+        shard["shard"]
+        for shard in data["shards"]
+        if abs(shard["distance"]) > data["outlierThreshold"]
     ] == [FAR]
-    assert data["shards"][FAR]["where"] == "beta[1]"
+    assert data["shards"][FAR]["distantIn"] == "beta[1]"
     assert data["shards"][2]["spans"] == [[2, 3.5]]
     assert data["shards"][0]["ess"] == 80
 
@@ -140,7 +142,7 @@ def test_a_large_result_makes_a_page_below_two_megabytes(tmp_path):
     assert "beta[0]" not in charts
 
 
-def test_whatever_a_result_has_not_is_left_out(tmp_path):
+def test_missing_groups_are_omitted(tmp_path):
     draws = np.random.default_rng(0).normal(size=(2, 1, 50))
     unfinished = make_tree(
         {"subposterior": {"a": draws}},
@@ -151,14 +153,14 @@ def test_whatever_a_result_has_not_is_left_out(tmp_path):
     assert "<li>1 is missing</li>" in text
     assert [shard["shard"] for shard in data_of(tmp_path / "a.html")["shards"]] == [0, 2]
     bare = make_tree({"posterior": {"a": np.ones((1, 50))}}, {})
-    assert "was not judged" in vcmc.report(bare, tmp_path / "b.html").read_text()
+    assert "was not diagnosed" in vcmc.report(bare, tmp_path / "b.html").read_text()
     labelled = make(model="Model(means: Exchangeable(3))")
-    assert data_of(vcmc.report(labelled, tmp_path / "c.html"))["farLimit"] is None
+    assert data_of(vcmc.report(labelled, tmp_path / "c.html"))["outlierThreshold"] is None
 
 
-def test_what_cannot_be_told_or_written_is_said(tmp_path):
+def test_bad_results_and_bad_paths_are_refused(tmp_path):
     with pytest.raises(
-        TypeError, match="must be what infer, combine, refine or load returned; got dict"
+        TypeError, match="must be a result of infer, combine, refine or load; got dict"
     ):
         vcmc.report({}, tmp_path / "a.html")
     (tmp_path / "file").write_text("")
@@ -218,21 +220,24 @@ def by_id(browser, name):
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_the_screen_and_can_be_read(width, scheme, browser, path):
+def test_the_page_fits_the_screen_and_is_legible(width, scheme, browser, path):
     visit(browser, path, width, scheme)
     assert browser.get_log("browser") == []
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    for figure in ("density", "forest", "away", "trace", "stages", "gantt"):
+    for figure in ("density", "forest", "distances", "trace", "stages", "gantt"):
         box = browser.execute_script(
-            "return document.querySelector('#' + arguments[0] + ' svg').getBoundingClientRect().toJSON()",
+            "return document.querySelector('#' + arguments[0] + ' svg')"
+            ".getBoundingClientRect().toJSON()",
             figure,
         )
         assert 0 <= box["left"] < box["right"] <= width
         assert box["height"] > 40
     pairs = browser.execute_script(
-        "return [...document.querySelectorAll('p, td, th button, dd, .note, svg text')].filter((e) => e.textContent.trim())"
-        ".map((e) => [getComputedStyle(e).fill, getComputedStyle(e).color, e instanceof SVGElement, parseFloat(getComputedStyle(e).fontSize)])"
+        "return [...document.querySelectorAll('p, td, th button, dd, .note, svg text')]"
+        ".filter((e) => e.textContent.trim()).map((e) => [getComputedStyle(e).fill, "
+        "getComputedStyle(e).color, e instanceof SVGElement, "
+        "parseFloat(getComputedStyle(e).fontSize)])"
     )
     grounds = [ground_of(browser, selector) for selector in ("body", ".verdict")]
     assert (grounds[0].mean() > 128) == (scheme == "light")
@@ -272,7 +277,7 @@ def test_the_reader_chooses_a_parameter(browser, path):
     by_id(browser, "choice").send_keys("beta[1]")
     assert by_id(browser, "about").text.startswith("beta[1]: ")
     assert browser.execute_script("return document.querySelector('#forest').innerHTML") != before
-    num_red = "return document.querySelectorAll('#forest .far').length"
+    num_red = "return document.querySelectorAll('#forest .outlier').length"
     assert browser.execute_script(num_red) == 3  # shard 4: two lines and a dot
     num_curves = "return document.querySelectorAll('#density path:not(.band)').length"
     assert browser.execute_script(num_curves) == NUM_SHARDS + 1
@@ -280,20 +285,25 @@ def test_the_reader_chooses_a_parameter(browser, path):
     assert by_id(browser, "about").text.startswith("beta[2]: ")
 
 
-def test_tables_can_be_searched_and_put_in_order(browser, path):
+def test_tables_can_be_searched_and_sorted(browser, path):
     visit(browser, path)
-    names = "return [...document.querySelectorAll('#table tbody th')].map((e) => e.textContent).join(' ')"
+    names = (
+        "return [...document.querySelectorAll('#table tbody th')]"
+        ".map((e) => e.textContent).join(' ')"
+    )
     assert browser.execute_script(names) == "beta[0] beta[1] beta[2] scale"
     by_id(browser, "find").send_keys("BETA")
-    assert by_id(browser, "count").text == "3 of 4 numbers"
+    assert by_id(browser, "count").text == "3 of 4 parameters"
     browser.find_element("css selector", "#table thead th:nth-child(6) button").click()
     assert browser.execute_script(names) == "beta[2] beta[1] beta[0]"
-    assert browser.execute_script("return document.querySelectorAll('#table td.far').length") == 2
+    assert (
+        browser.execute_script("return document.querySelectorAll('#table td.flagged').length") == 2
+    )
     browser.find_element("css selector", "#table tbody tr:nth-child(2) button").click()
     assert by_id(browser, "about").text.startswith("beta[1]: ")
 
 
-def test_it_is_used_by_keyboard_alone(browser, path):
+def test_the_page_can_be_used_by_keyboard_alone(browser, path):
     from selenium.webdriver.common.keys import Keys
 
     visit(browser, path)
@@ -321,7 +331,7 @@ def test_it_is_used_by_keyboard_alone(browser, path):
     assert by_id(browser, "about").text.startswith("beta[1]: ")
 
 
-def test_it_is_printed_on_white_without_controls(browser, path):
+def test_the_page_prints_on_white_without_controls(browser, path):
     visit(browser, path, scheme="dark", media="print")
     assert ground_of(browser, "body").tolist() == [255, 255, 255]
     assert not browser.find_element("css selector", "nav").is_displayed()

@@ -1,4 +1,7 @@
-"""The report page of a run: one HTML file that needs no network."""
+"""The report page of a result: one HTML file that needs no network.
+
+Imported by `cli` and re-exported as `vcmc.report`; imports `results.summary` only.
+"""
 
 from .page import report
 

@@ -1,71 +1,73 @@
-"""What the report page knows: numbers of a result, small enough to travel inside one page.
+"""The data of the report page: a summary of a result that is small enough for one HTML file.
 
-Curves and quantiles are whole numbers between the ends of an axis, packed in base64: a byte or two each.
+Curves and quantiles are stored as integers relative to the ends of their axis, one or two bytes
+each, in base64.
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from ..summary import (
-    INTERVAL,
+    INTERVAL_LEVELS,
+    TOLERATED_ERROR,
     Quantity,
     densities,
-    distances,
-    far_limit,
+    density_range,
+    outlier_threshold,
+    parameter_shape,
     quantiles,
     quantities,
-    shape_of,
-    shown_range,
+    shard_distances,
 )
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-NUM_POINTS = 80  # of a curve
+# These bounds keep the page below 2 MB.
+NUM_GRID_POINTS = 80  # of a density
 MAX_QUANTITIES = 5000  # lines of the table
-MAX_INTERVALS, MAX_CURVES = 40_000, 6_000  # of shards, for all numbers together
+MAX_INTERVALS = 40_000  # intervals of shards, over all quantities
+MAX_CURVES = 6_000  # densities of shards, over all quantities
+MAX_ITERATIONS = 500  # points of the objective's curve
+DISTANCE_WEIGHT = 0.1  # a shard at distance 10 ranks like a mean that is 1 sd off
 STAGES = ("start", "compile", "sample", "check", "combine", "refine", "diagnose")
-Kept = dict[str, dict[str, np.ndarray]]
-MEANT = {
-    "mean_error": "off",
-    "mean_error_se": "offSe",
-    "sd_error": "sdOff",
-    "sd_error_se": "sdOffSe",
+ERROR_KEYS = {
+    "mean_error": "meanError",
+    "mean_error_se": "meanErrorSe",
+    "sd_error": "sdError",
+    "sd_error_se": "sdErrorSe",
 }
+Groups = dict[str, dict[str, np.ndarray]]
 
 
 def contents(tree: "DataTree") -> dict[str, Any]:
-    """All that the page shows as tables and charts, ready for JSON."""
-    every = list(quantities(tree))
-    kept = _kept(tree)
+    """Return the data of all tables and charts, ready for JSON."""
+    elements = list(quantities(tree))
+    listed = elements[:MAX_QUANTITIES]
+    groups = _error_and_weight_groups(tree)
     shards = _shards(tree)
-    num_shards = len(shards)
-    widening = float(num_shards) if tree.attrs.get("prior") == "powered" else 1.0
-    away = {
-        each.label: distances(each.shards, widening)
-        for each in every
-        if each.shards is not None and num_shards > 1 and not _is_labelled(tree)
-    }
-    detailed = set(_detailed(kept, every, away, num_shards))
-    with_curves = len(detailed) * num_shards <= MAX_CURVES
-    table = []
-    for each in every[:MAX_QUANTITIES]:
-        line = _line(kept, each)
-        if each.label in detailed:
-            line |= _charts(kept, each, with_curves)
-        table.append(line)
+    distances = _distances(tree, elements, len(shards))
+    detailed = _detailed(groups, listed, distances, len(shards))
+    with_curves = len(detailed) * len(shards) <= MAX_CURVES
+    table = [
+        _line(groups, each) | (_charts(groups, each, with_curves) if each.label in detailed else {})
+        for each in listed
+    ]
+    threshold = outlier_threshold(sum(map(len, distances.values()))) if distances else None
     return {
-        "interval": INTERVAL,
+        "intervalLevels": INTERVAL_LEVELS,
+        "toleratedError": TOLERATED_ERROR,
+        "numGridPoints": NUM_GRID_POINTS,
         "quantities": table,
-        "numQuantities": len(every),
+        "numQuantities": len(elements),
         "numDetailed": len(detailed),
-        "shards": _with_distances(shards, away),
-        "farLimit": _number(far_limit(sum(map(len, away.values())))) if away else None,
-        "labelled": _is_labelled(tree),
+        "shards": _with_distances(shards, distances),
+        "outlierThreshold": None if threshold is None else _number(threshold),
+        "exchangeable": _is_exchangeable(tree),
         "objective": _objective(tree),
         "stages": [
             [name, _number(tree.attrs[f"seconds_{name}"])]
@@ -75,106 +77,122 @@ def contents(tree: "DataTree") -> dict[str, Any]:
     }
 
 
-def _kept(tree: "DataTree") -> Kept:
-    """Errors of all numbers, and weights where every number has one: as arrays, which are read faster than a tree."""
-    found = {
+def _error_and_weight_groups(tree: "DataTree") -> Groups:
+    """Return the errors, and the weights of parameters whose elements have one each, as arrays.
+
+    Arrays are indexed much faster than a tree.
+    """
+    groups = {
         group: {str(name): values.to_numpy() for name, values in tree[group].data_vars.items()}
-        for group in (*MEANT, "weights")
+        for group in (*ERROR_KEYS, "weights")
         if group in tree.children
     }
-    weights = found.get("weights", {})  # a simplex has a coordinate less than values
-    return found | {
-        "weights": {
-            name: values
-            for name, values in weights.items()
-            if values.shape[1:] == shape_of(tree, name)
-        }
+    groups["weights"] = {  # not a simplex, which has one coordinate less than elements
+        name: values
+        for name, values in groups.get("weights", {}).items()
+        if values.shape[1:] == parameter_shape(tree, name)
     }
+    return groups
 
 
-def _is_labelled(tree: "DataTree") -> bool:
-    """Whether components may have another order in every shard, whose draws of them cannot be compared then."""
+def _is_exchangeable(tree: "DataTree") -> bool:
+    """Whether components may be ordered differently in every shard."""
     return "Exchangeable" in str(tree.attrs.get("model", ""))
 
 
+def _distances(
+    tree: "DataTree", elements: Sequence[Quantity], num_shards: int
+) -> dict[str, Float[np.ndarray, " shard"]]:
+    """Return the distances of the shards from each other, by label of the quantity."""
+    if num_shards < 2 or _is_exchangeable(tree):
+        return {}
+    widening = float(num_shards) if tree.attrs.get("prior") == "powered" else 1.0
+    return {
+        each.label: shard_distances(each.shards, widening)
+        for each in elements
+        if each.shards is not None
+    }
+
+
 def _detailed(
-    kept: Kept, every: list[Quantity], away: Mapping[str, np.ndarray], num_shards: int
-) -> list[str]:
-    """Numbers that have charts: all, or those that are most doubtful by themselves or by their shards."""
-    most = max(1, MAX_INTERVALS // max(1, num_shards))
-    listed = [each.label for each in every[:MAX_QUANTITIES]]
-    if len(listed) <= most:
-        return listed
+    groups: Groups, elements: Sequence[Quantity], distances: Mapping[str, Any], num_shards: int
+) -> set[str]:
+    """Return labels of the quantities that get charts: all, or those with the largest errors."""
+    max_detailed = max(1, MAX_INTERVALS // max(1, num_shards))
+    labels = [each.label for each in elements]
+    if len(labels) <= max_detailed:
+        return set(labels)
     doubt = {}
-    for each in every[:MAX_QUANTITIES]:
-        own = _stored(kept, "mean_error", each)
-        far = np.abs(away[each.label]).max() if each.label in away else 0.0
-        doubt[each.label] = max(np.nan_to_num(abs(own or 0.0)), np.nan_to_num(far) / 10)
-    return sorted(listed, key=lambda label: -doubt[label])[:most]
+    for each in elements:
+        error = _element(groups, "mean_error", each)
+        distance = np.abs(distances[each.label]).max() if each.label in distances else 0.0
+        doubt[each.label] = max(
+            np.nan_to_num(abs(error or 0.0)), DISTANCE_WEIGHT * np.nan_to_num(distance)
+        )
+    return set(sorted(labels, key=lambda label: -doubt[label])[:max_detailed])
 
 
-def _line(kept: Kept, quantity: Quantity) -> dict[str, Any]:
-    """A line of the table."""
+def _line(groups: Groups, quantity: Quantity) -> dict[str, Any]:
+    """Return a line of the table."""
     line: dict[str, Any] = {"label": quantity.label}
     if quantity.combined is not None:
-        low, _, middle, _, high = np.quantile(quantity.combined, INTERVAL)
+        low, _, median, _, high = np.quantile(quantity.combined, INTERVAL_LEVELS)
         line |= {"mean": _number(quantity.combined.mean()), "sd": _number(quantity.combined.std())}
-        line |= {"low": _number(low), "median": _number(middle), "high": _number(high)}
-    for group, short in MEANT.items():
-        if (value := _stored(kept, group, quantity)) is not None:
-            line[short] = _number(value)
+        line |= {"low": _number(low), "median": _number(median), "high": _number(high)}
+    for group, key in ERROR_KEYS.items():
+        if (value := _element(groups, group, quantity)) is not None:
+            line[key] = _number(value)
     return line
 
 
-def _stored(kept: Kept, group: str, quantity: Quantity) -> float | None:
-    values = kept.get(group, {}).get(quantity.name)
-    return None if values is None else float(values[quantity.place])
+def _element(groups: Groups, group: str, quantity: Quantity) -> float | None:
+    values = groups.get(group, {}).get(quantity.name)
+    return None if values is None else float(values[quantity.indices])
 
 
-def _charts(kept: Kept, quantity: Quantity, with_curves: bool) -> dict[str, Any]:
-    """Curves and intervals of one number."""
-    grid = np.linspace(*shown_range(quantity), NUM_POINTS)
-    drawn: dict[str, Any] = {"range": [_number(grid[0], 8), _number(grid[-1], 8)]}
+def _charts(groups: Groups, quantity: Quantity, with_curves: bool) -> dict[str, Any]:
+    """Return the densities, intervals and weights of one quantity."""
+    grid = np.linspace(*density_range(quantity), NUM_GRID_POINTS)
+    charts: dict[str, Any] = {"range": [_number(grid[0], 8), _number(grid[-1], 8)]}
     curves = []
     if quantity.combined is not None:
         curves.append(densities(quantity.combined[None], grid))
     if quantity.shards is not None:
-        places = quantiles(quantity.shards, INTERVAL, axis=1).T
-        low, high = float(places.min()), float(places.max())
+        levels = quantiles(quantity.shards, INTERVAL_LEVELS, axis=1).T
+        low, high = float(levels.min()), float(levels.max())
         if quantity.combined is not None:
-            ends = np.quantile(quantity.combined, [INTERVAL[0], INTERVAL[-1]])
+            ends = np.quantile(quantity.combined, [INTERVAL_LEVELS[0], INTERVAL_LEVELS[-1]])
             low, high = min(low, ends[0]), max(high, ends[1])
-        drawn["forest"] = [_number(low, 8), _number(high, 8)]
-        drawn["quantiles"] = _packed((places - low) / max(high - low, 1e-300), np.uint16)
+        charts["forest"] = [_number(low, 8), _number(high, 8)]
+        charts["quantiles"] = _pack((levels - low) / max(high - low, 1e-300), np.uint16)
         if with_curves:
             curves.append(densities(quantity.shards, grid))
     if curves:
         heights = np.concatenate(curves)
-        top = heights.max() or 1.0
-        drawn["curves"] = _packed(heights / top, np.uint8)
-    if quantity.name in kept["weights"]:
-        weights = [each[quantity.place] for each in kept["weights"][quantity.name]]
-        drawn["weights"] = [_number(value, 3) for value in weights]
-    return drawn
+        charts["curves"] = _pack(heights / (heights.max() or 1.0), np.uint8)
+    if quantity.name in groups["weights"]:
+        weights = [shard[quantity.indices] for shard in groups["weights"][quantity.name]]
+        charts["weights"] = [_number(value, 3) for value in weights]
+    return charts
 
 
-def _packed(shares: Float[np.ndarray, "..."], kind: Any) -> str:
-    """Numbers between 0 and 1 in base64, little end first."""
-    top = np.iinfo(kind).max
-    whole = np.round(np.clip(np.nan_to_num(shares), 0, 1) * top).astype(
-        np.dtype(kind).newbyteorder("<")
+def _pack(fractions: Float[np.ndarray, "..."], dtype: Any) -> str:
+    """Encode numbers between 0 and 1 as little-endian integers in base64."""
+    largest = np.iinfo(dtype).max
+    integers = np.round(np.clip(np.nan_to_num(fractions), 0, 1) * largest).astype(
+        np.dtype(dtype).newbyteorder("<")
     )
-    return base64.b64encode(whole.tobytes()).decode()
+    return base64.b64encode(integers.tobytes()).decode()
 
 
 def _shards(tree: "DataTree") -> list[dict[str, Any]]:
-    """What is known of every shard by itself."""
+    """Return size, diagnostics and times of every shard."""
     group = (
         tree["subposterior"] if "subposterior" in tree.children else tree.get("subposterior_rhat")
     )
     if group is None:
         return []
-    names = np.atleast_1d(tree.attrs.get("sound_shards", np.arange(group.sizes["shard"])))
+    numbers = np.atleast_1d(tree.attrs.get("sound_shards", np.arange(group.sizes["shard"])))
     columns: dict[str, np.ndarray] = {}
     if "shard_sizes" in tree.attrs:
         columns["rows"] = np.atleast_1d(tree.attrs["shard_sizes"])
@@ -186,38 +204,38 @@ def _shards(tree: "DataTree") -> list[dict[str, Any]]:
         columns["divergences"] = stats["diverging"].to_numpy().sum(axis=(1, 2))
     if "acceptance_rate" in stats:
         columns["acceptance"] = stats["acceptance_rate"].to_numpy().mean(axis=(1, 2))
-    found: list[dict[str, Any]] = [{"shard": int(name)} for name in names]
+    shards: list[dict[str, Any]] = [{"shard": int(number)} for number in numbers]
     for name, values in columns.items():
-        for shard, value in zip(found, values, strict=False):
+        for shard, value in zip(shards, values, strict=False):
             shard[name] = _number(value)
     if "sample_seconds" in tree.children:
         begin, end = (tree["sample_seconds"][name].to_numpy() for name in ("begin", "end"))
-        for number, shard in enumerate(found):
-            shard["spans"] = [
-                [_number(a), _number(b)] for a, b in zip(begin[number], end[number], strict=True)
-            ]
-            shard["seconds"] = _number(float((end[number] - begin[number]).sum()))
-    return found
+        for shard, begins, ends in zip(shards, begin, end, strict=False):
+            shard["spans"] = [[_number(a), _number(b)] for a, b in zip(begins, ends, strict=True)]
+            shard["seconds"] = _number(float((ends - begins).sum()))
+    return shards
 
 
 def _extreme(tree: "DataTree", group: str, extreme: np.ufunc) -> np.ndarray:
-    """The largest or smallest value of every shard, over all parameters."""
-    values = [each.to_numpy() for each in tree[group].data_vars.values()]
-    return extreme.reduce([extreme.reduce(each.reshape(len(each), -1), axis=1) for each in values])
+    """Return the largest or smallest value of every shard, over all parameters."""
+    values = [variable.to_numpy() for variable in tree[group].data_vars.values()]
+    by_parameter = [extreme.reduce(array.reshape(len(array), -1), axis=1) for array in values]
+    return extreme.reduce(by_parameter)
 
 
 def _with_distances(
-    shards: list[dict[str, Any]], away: Mapping[str, Float[np.ndarray, " shard"]]
+    shards: list[dict[str, Any]], distances: Mapping[str, Float[np.ndarray, " shard"]]
 ) -> list[dict[str, Any]]:
-    """Shards, each with the number in which it is farthest from the others."""
-    if not away:
+    """Return the shards, each with its largest distance and the quantity that has it."""
+    if not distances:
         return shards
-    labels = list(away)
-    table = np.nan_to_num(np.stack(list(away.values())))
+    labels = list(distances)
+    table = np.nan_to_num(np.stack(list(distances.values())))
     worst = np.abs(table).argmax(axis=0)
     return [
-        shard | {"away": _number(table[worst[place], place], 3), "where": labels[worst[place]]}
-        for place, shard in enumerate(shards)
+        shard
+        | {"distance": _number(table[worst[number], number], 3), "distantIn": labels[worst[number]]}
+        for number, shard in enumerate(shards)
     ]
 
 
@@ -227,17 +245,18 @@ def _objective(tree: "DataTree") -> dict[str, Any] | None:
     objective, error = (
         tree["optimization"][name].to_numpy() for name in ("objective", "objective_error")
     )
-    some = np.unique(np.linspace(0, len(objective) - 1, min(len(objective), 500)).astype(int))
+    num_points = min(len(objective), MAX_ITERATIONS)
+    iterations = np.unique(np.linspace(0, len(objective) - 1, num_points).astype(int))
     return {
         "last": _number(objective[-1], 8),
-        "steps": some.tolist(),
-        "gain": [_number(value) for value in (objective - objective[-1])[some]],
-        "error": [_number(value) for value in error[some]],
+        "iterations": iterations.tolist(),
+        "values": [_number(value) for value in (objective - objective[-1])[iterations]],
+        "errors": [_number(value) for value in error[iterations]],
     }
 
 
 def _number(value: Any, digits: int = 5) -> float | int | None:
-    """A number of so many digits, or nothing in place of what JSON has no word for."""
+    """Round to significant digits; return None for NaN and infinity, which JSON does not have."""
     value = float(value)
     if not np.isfinite(value):
         return None

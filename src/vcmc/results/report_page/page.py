@@ -1,9 +1,8 @@
-"""Write the report page: a template, a style and a script of this folder, with a result's numbers inside."""
+"""Write the report page from the template, styles and scripts of this folder."""
 
 import html
 import json
 import re
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,8 @@ from .contents import contents
 if TYPE_CHECKING:
     from xarray import DataTree
 
-LEFT_OUT = (
+SCRIPTS = ("elements.js", "charts.js", "page.js")  # in this order
+HIDDEN_ATTRIBUTES = (  # prefixes of attributes that are shown elsewhere, or are internal
     "verdict",
     "warnings",
     "seconds_",
@@ -28,25 +28,26 @@ SIGNS = {"good": "✓", "doubtful": "?", "poor": "✗", "unknown": "–", "unfin
 
 
 def report(
-    tree: "DataTree", path: str | Path, *, title: str = "A posterior from shards", command: str = ""
+    tree: "DataTree", path: str | Path, *, title: str = "Combined posterior", command: str = ""
 ) -> Path:
     """Write a page about a result: one HTML file below 2 MB, which needs no network.
 
-    It has the verdict, a table of all numbers with their estimated errors, the shards against what was combined, the shards
-    that disagree, the objective, how each shard was sampled and when, and the settings.
+    The page has the verdict, a table of all parameters with their estimated errors, the shards
+    against the combined posterior, the shards that disagree, the objective, diagnostics and timings
+    of the shards, and the settings.
 
     Args:
-        tree: what `infer`, `combine`, `refine` or `load` returned.
-        path: the file to write.
-        title: a heading.
-        command: what made the result, to be shown beside its settings.
+        tree: a result of `infer`, `combine`, `refine` or `load`.
+        path: the file to write; its folder is created if needed.
+        title: the heading.
+        command: the command that made the result, shown beside its settings.
 
     Returns:
         The path.
     """
     if not getattr(tree, "children", None):
         raise TypeError(
-            f"tree must be what infer, combine, refine or load returned; got {type(tree).__name__}."
+            f"tree must be a result of infer, combine, refine or load; got {type(tree).__name__}."
         )
     path = Path(path)
     text = page(tree, title, command)
@@ -61,24 +62,24 @@ def report(
 
 
 def page(tree: "DataTree", title: str, command: str = "") -> str:
-    """The page's text."""
+    """Return the HTML of the page."""
+    data = json.dumps(contents(tree), separators=(",", ":"), allow_nan=False)
+    level = _level(tree)
     parts = {
         "title": html.escape(title),
-        "style": _part("page.css"),
-        "script": _part("page.js"),
-        "data": json.dumps(contents(tree), separators=(",", ":"), allow_nan=False).replace(
-            "</", "<\\/"
-        ),
-        "level": _level(tree),
-        "sign": SIGNS[_level(tree)],
+        "style": _read("page.css"),
+        "script": "\n".join(map(_read, SCRIPTS)),
+        "data": data.replace("</", "<\\/"),  # the data stand inside a script element
+        "level": level,
+        "sign": SIGNS[level],
         "verdict": _verdict(tree),
         "facts": _facts(tree),
         "settings": _settings(tree, command),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _part("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read("page.html"))
 
 
-def _part(name: str) -> str:
+def _read(name: str) -> str:
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 
@@ -89,62 +90,61 @@ def _level(tree: "DataTree") -> str:
     return level if level in SIGNS else "unknown"
 
 
-def _texts(found: Any) -> list[str]:
-    return [found] if isinstance(found, str) else [str(each) for each in found]
+def _texts(attribute: Any) -> list[str]:
+    """Return a list of texts, which a file may have stored as one text or as an array."""
+    return [attribute] if isinstance(attribute, str) else [str(text) for text in attribute]
 
 
 def _verdict(tree: "DataTree") -> str:
-    """The verdict in a sentence, then the reasons."""
-    level, attributes = _level(tree), tree.attrs
-    said = str(attributes.get("verdict_text", ""))
-    reasons = [each for each in _texts(attributes.get("verdict_reasons", [])) if each]
-    if level == "unfinished":
-        said, reasons = (
-            "The run is not finished: nothing was combined yet.",
-            _texts(attributes.get("warnings", [])),
+    """Return the verdict in a sentence, followed by the reasons."""
+    text = str(tree.attrs.get("verdict_text", ""))
+    reasons = [reason for reason in _texts(tree.attrs.get("verdict_reasons", [])) if reason]
+    if _level(tree) == "unfinished":
+        text = "The run is not finished: the shards are not combined yet."
+        reasons = _texts(tree.attrs.get("warnings", []))
+    if not text:
+        text = (
+            "The accuracy of the result is unknown: it was not diagnosed. "
+            "Try vcmc.diagnose(tree, model, rows)."
         )
-    if not said:
-        said = "How good the result is, was not judged when it was made."
     for reason in reasons:
-        said = said.replace(reason, "", 1)
-    sentences = " ".join(said.split())
-    listed = "".join(
+        text = text.replace(reason, "", 1)
+    text = " ".join(text.split())
+    items = "".join(
         f"<li>{html.escape(reason[:1].upper() + reason[1:])}</li>" for reason in reasons
     )
-    return f"<p>{html.escape(sentences)}</p>" + (f"<ul>{listed}</ul>" if listed else "")
+    return f"<p>{html.escape(text)}</p>" + (f"<ul>{items}</ul>" if items else "")
 
 
 def _facts(tree: "DataTree") -> str:
-    """A few large numbers."""
+    """Return the key figures: sizes and times."""
     attributes = tree.attrs
     facts: dict[str, str] = {}
     if "shard_sizes" in attributes:
-        facts["rows"] = f"{int(np.sum(attributes['shard_sizes'])):,}".replace(
-            ",", "\N{NARROW NO-BREAK SPACE}"
-        )
+        num_rows = int(np.sum(attributes["shard_sizes"]))
+        facts["rows"] = f"{num_rows:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
     if "num_shards" in attributes:
         facts["shards"] = str(attributes["num_shards"])
     if "posterior" in tree.children:
-        sizes = tree["posterior"].sizes
-        facts["combined draws"] = str(sizes["chain"] * sizes["draw"])
-        facts["numbers"] = str(
-            sum(values[0, 0].size for values in tree["posterior"].data_vars.values())
-        )
+        posterior = tree["posterior"]
+        facts["combined draws"] = str(posterior.sizes["chain"] * posterior.sizes["draw"])
+        num_elements = sum(values[0, 0].size for values in posterior.data_vars.values())
+        facts["parameters"] = str(num_elements)
     seconds = [
         float(value) for name, value in attributes.items() if str(name).startswith("seconds_")
     ]
     if seconds:
-        facts["time"] = _time(sum(seconds))
+        facts["total time"] = _duration(sum(seconds))
     if "sample_seconds" in tree.children:
-        took = tree["sample_seconds"]["end"].to_numpy() - tree["sample_seconds"]["begin"].to_numpy()
-        facts["slowest shard"] = _time(float(took.max()))
+        begin, end = (tree["sample_seconds"][name].to_numpy() for name in ("begin", "end"))
+        facts["slowest shard"] = _duration(float((end - begin).max()))
     return "".join(
         f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>"
         for name, value in facts.items()
     )
 
 
-def _time(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes = seconds / 60
@@ -152,23 +152,24 @@ def _time(seconds: float) -> str:
 
 
 def _settings(tree: "DataTree", command: str) -> str:
-    """A table of settings, and what to type to repeat the run."""
-    kept: Mapping[str, Any] = {
-        str(name): value for name, value in tree.attrs.items() if not str(name).startswith(LEFT_OUT)
-    }
+    """Return a table of the settings, preceded by the command that repeats the run."""
     lines = "".join(
-        f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(_shown(value))}</td></tr>"
-        for name, value in kept.items()
+        f"<tr><th scope=row>{html.escape(str(name))}</th><td>{html.escape(_text(value))}</td></tr>"
+        for name, value in tree.attrs.items()
+        if not str(name).startswith(HIDDEN_ATTRIBUTES)
     )
     repeat = (
-        f"<p>To repeat it:</p><pre tabindex=0><code>{html.escape(command)}</code></pre>"
+        f"<p>To repeat the run:</p><pre tabindex=0><code>{html.escape(command)}</code></pre>"
         if command
         else ""
     )
-    return f"{repeat}<div class=scroll tabindex=0 role=region aria-label=settings><table class=settings>{lines}</table></div>"
+    return (
+        f"{repeat}<div class=scroll tabindex=0 role=region aria-label=settings>"
+        f"<table class=settings>{lines}</table></div>"
+    )
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, list | tuple | np.ndarray):
         return ", ".join(map(str, value))
     return " ".join(str(value).split())

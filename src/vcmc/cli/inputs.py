@@ -1,0 +1,132 @@
+"""Inputs of the commands: models in Python files, rows in data files, executors, results."""
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import numpy as np
+
+from .. import executors
+from ..data.files import Columns, batches, choose_columns
+from ..data.rows import as_rows
+from ..model import Model
+from ..models.frontends.numpyro import from_numpyro
+from ..models.frontends.pymc import from_pymc, is_pymc
+from ..results.draw_files import ARVIZ_SUFFIXES, read_tree
+from ..results.loading import load
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+
+def load_model(location: str, rows: Any) -> Model:
+    """Return the model at `file.py:name`.
+
+    Args:
+        location: where a `vcmc.Model`, a NumPyro model or a PyMC model is defined.
+        rows: some rows, from which NumPyro and PyMC models learn their shapes.
+    """
+    path, _, name = location.rpartition(":")
+    if not path or not name:
+        raise ValueError(f"the model must be FILE.PY:NAME, e.g. model.py:model; got {location!r}.")
+    names = vars(_load_module(Path(path)))
+    if name not in names:
+        public = [
+            each
+            for each, value in names.items()
+            if not each.startswith("_") and not isinstance(value, ModuleType)
+        ]
+        raise ValueError(f"there is no {name!r} in {path}; it defines {', '.join(public)}.")
+    model = names[name]
+    if isinstance(model, Model):
+        return model
+    if is_pymc(model):
+        return from_pymc(model, rows)
+    if callable(model):
+        return from_numpyro(model, rows)
+    raise TypeError(
+        f"{location} must be a vcmc.Model, a NumPyro model (a function) or a pymc.Model; "
+        f"got {type(model).__name__}."
+    )
+
+
+def _load_module(path: Path) -> ModuleType:
+    """Import a Python file; its functions are pickled by value, so that workers need no copy."""
+    if path.suffix != ".py" or not path.exists():
+        raise FileNotFoundError(f"there is no Python file {path} (in {Path.cwd()}).")
+    name = f"vcmc_model_{path.stem}"
+    if name in sys.modules and sys.modules[name].__file__ == str(path.absolute()):
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path.absolute())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.absolute().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ValueError(
+            f"{path} could not be imported: {type(error).__name__}: {error}"
+        ) from error
+    cloudpickle.register_pickle_by_value(module)
+    return module
+
+
+def load_rows(path: str, columns: Columns | None) -> Any:
+    """Return the arrays of a NumPy file, or else the path, which is read batch by batch."""
+    file = Path(path)
+    if file.suffix != ".npz":
+        return path
+    if not file.exists():
+        raise FileNotFoundError(f"there is no file {path} (in {Path.cwd()}).")
+    with np.load(file, allow_pickle=False) as archive:
+        return as_rows(choose_columns({name: archive[name] for name in archive.files}, columns))
+
+
+def load_model_and_rows(model: str, data: str, columns: Columns | None) -> tuple[Model, Any]:
+    """Return the model at `file.py:name`, and the rows of a data file."""
+    rows = load_rows(data, columns)
+    return load_model(model, _first_rows(rows, columns)), rows
+
+
+def _first_rows(rows: Any, columns: Columns | None) -> Any:
+    """Return the arrays, or the first batch of a file."""
+    if isinstance(rows, Mapping):
+        return rows
+    for batch in batches(rows):
+        return as_rows(choose_columns(batch, columns))
+    raise ValueError(f"{rows} has no rows.")
+
+
+def load_result(path: str) -> "DataTree":
+    """Return the result in a run directory or in an ArviZ file."""
+    if Path(path).is_dir():
+        return load(path)
+    if not Path(path).exists():
+        raise FileNotFoundError(f"there is no run directory or file {path} (in {Path.cwd()}).")
+    if Path(path).suffix not in ARVIZ_SUFFIXES:
+        raise ValueError(f"RESULT must be a run directory or an ArviZ file (.nc); got {path}.")
+    return read_tree(Path(path))
+
+
+def parse_executor(text: str) -> executors.AbstractExecutor:
+    """Return the executor that a text names, e.g. `processes:4` or `dask:tcp://head:8786`."""
+    kind, _, argument = text.partition(":")
+    if kind == "local" and (not argument or argument.isdigit()):
+        return executors.Local(int(argument) if argument else None)
+    if kind == "processes" and (not argument or argument.isdigit()):
+        return executors.Processes(int(argument) if argument else None)
+    if kind == "dask" and argument:
+        return executors.Dask(argument)
+    if kind == "ray":
+        return executors.Ray(argument or None)
+    raise ValueError(
+        "--executor must be local, local:THREADS, processes, processes:N, dask:ADDRESS, ray or "
+        f"ray:ADDRESS; got {text!r}."
+    )

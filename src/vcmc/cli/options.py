@@ -1,0 +1,86 @@
+"""Options that several commands share, and what they mean."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+Decorator = Callable[[Any], Any]
+
+
+def out_folder(default: str, text: str) -> Decorator:
+    """Return the option --out for a folder."""
+    folder = click.Path(file_okay=False, path_type=Path)
+    return click.option("--out", type=folder, default=Path(default), show_default=True, help=text)
+
+
+def out_file(default: str | None, text: str) -> Decorator:
+    """Return the option --out for a file."""
+    return click.option(
+        "--out",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default=default,
+        show_default=default is not None,
+        help=text,
+    )
+
+
+def examples(*commands: str) -> str:
+    """Return an epilog of the help text that lists commands, each on its own line."""
+    lines = "".join(f"  vcmc {command}\n" for command in commands)
+    return f"\b\nExamples:\n{lines}"  # after \b, click leaves line breaks alone
+
+
+RESULT_HELP = "ArviZ file to write."
+
+seed = click.option("--seed", default=0, show_default=True, help="Random seed.")
+model = click.option(
+    "--model", metavar="FILE.PY:NAME", help="Model NAME in a Python file, e.g. model.py:model."
+)
+data = click.option(
+    "--data",
+    metavar="PATH",
+    help="All rows: a Parquet file or a folder of them, a Zarr store, or a NumPy file (.npz).",
+)
+columns = click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=COLUMN[,COLUMN...]",
+    help="Build the model's array NAME from these columns of the data. Repeat it for every array. "
+    "By default every column is an array of its own.",
+)
+
+
+def parse_columns(values: Sequence[str]) -> dict[str, str | list[str]] | None:
+    """Return columns by name of the array, from values NAME=COLUMN or NAME=COLUMN,COLUMN."""
+    parsed: dict[str, str | list[str]] = {}
+    for value in values:
+        name, _, listed = value.partition("=")
+        if not (name and listed):
+            raise click.UsageError(
+                "--column must be NAME=COLUMN or NAME=COLUMN,COLUMN,..., "
+                f"e.g. --column x=age,income; got {value!r}."
+            )
+        parsed[name] = listed.split(",") if "," in listed else listed
+    return parsed or None
+
+
+def typed_command() -> str:
+    """Return the current command with the values of all its options, quoted for a shell."""
+    context = click.get_current_context()
+    words = ["vcmc", str(context.info_name)]
+    for parameter in context.command.params:
+        value = context.params[str(parameter.name)]
+        option = parameter.opts[0]
+        if isinstance(parameter, click.Argument):
+            words.append(str(value))
+        elif value is True:
+            words.append(option)
+        elif isinstance(value, tuple):
+            words += [word for item in value for word in (option, str(item))]
+        elif value is not None and value is not False:
+            words += [option, str(value)]
+    return shlex.join(words)
