@@ -1,4 +1,4 @@
-"""What a contestant gives, and what all of them are given alike."""
+"""What a method gives, and what all of them are given alike."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from contests import Contest
+from problems import Problem
 
 Draws = dict[str, np.ndarray]
 
@@ -33,20 +33,20 @@ class Answer(NamedTuple):
     remark: str = ""
 
 
-Contestant = Callable[[Contest], Iterator[Answer]]
+Method = Callable[[Problem], Iterator[Answer]]
 
 
-def path_of(folder: Path, contest: str, what: str) -> Path:
-    """Where an answer is kept, or what else there is of a contest; the ending is yet to come."""
+def path_of(folder: Path, problem: str, what: str) -> Path:
+    """Where an answer is kept, or what else there is of a problem; the ending is yet to come."""
     words = (
-        "".join(letter if letter.isalnum() else "-" for letter in name) for name in (contest, what)
+        "".join(letter if letter.isalnum() else "-" for letter in name) for name in (problem, what)
     )
     return folder / "--".join(words)
 
 
-def rows_of(contest: Contest) -> dict[str, Any]:
+def rows_of(problem: Problem) -> dict[str, Any]:
     """All rows, on JAX's device."""
-    return {name: jnp.asarray(array) for name, array in contest.rows.items()}
+    return {name: jnp.asarray(array) for name, array in problem.rows.items()}
 
 
 def named(samples: Any) -> Draws:
@@ -54,8 +54,8 @@ def named(samples: Any) -> Draws:
     return {name: np.asarray(values, float) for name, values in samples.items()}
 
 
-def names_of(contest: Contest) -> frozenset[str]:
+def names_of(problem: Problem) -> frozenset[str]:
     """Names of the NumPyro model's parameters: others may have more."""
     import vcmc
 
-    return frozenset(vcmc.from_numpyro(contest.model, contest.rows).space)
+    return frozenset(vcmc.from_numpyro(problem.model, problem.rows).space)

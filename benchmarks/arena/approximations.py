@@ -1,4 +1,4 @@
-"""Contestants that approximate the posterior, or walk about it by a few rows at a time."""
+"""Methods that approximate the posterior, or walk about it by a few rows at a time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,25 +8,25 @@ import jax
 import jax.numpy as jnp
 import numpyro
 from answer import Answer, named, rows_of
-from contests import Contest
 from density import curvature_at, in_blocks, mode_of, of_numpyro
+from problems import Problem
 
 
-def svi_full(contest: Contest) -> Iterator[Answer]:
+def svi_full(problem: Problem) -> Iterator[Answer]:
     """NumPyro's SVI with AutoMultivariateNormal."""
     from numpyro.infer.autoguide import AutoMultivariateNormal
 
-    return _svi(contest, AutoMultivariateNormal, "full covariance")
+    return _svi(problem, AutoMultivariateNormal, "full covariance")
 
 
-def svi_diagonal(contest: Contest) -> Iterator[Answer]:
+def svi_diagonal(problem: Problem) -> Iterator[Answer]:
     """NumPyro's SVI with AutoDiagonalNormal."""
     from numpyro.infer.autoguide import AutoDiagonalNormal
 
-    return _svi(contest, AutoDiagonalNormal, "diagonal")
+    return _svi(problem, AutoDiagonalNormal, "diagonal")
 
 
-def _svi(contest: Contest, guide_of: Any, remark: str) -> Iterator[Answer]:
+def _svi(problem: Problem, guide_of: Any, remark: str) -> Iterator[Answer]:
     """Adam's rate falls as a power from 0.01 to a millionth, which suits wide and narrow coordinates alike: a cosine stays where it is too large for too long.
 
     Scales begin about where they belong; from NumPyro's 0.1, those of 300 coefficients do not get there. So do means, unless rows are many, where any
@@ -35,19 +35,19 @@ def _svi(contest: Contest, guide_of: Any, remark: str) -> Iterator[Answer]:
     import optax
     from numpyro.infer import SVI, Trace_ELBO, init_to_uniform
 
-    width = sum(array.size for array in contest.rows.values()) // contest.num_rows
-    is_batched = contest.num_rows > 20_000
-    batch = min(contest.num_rows // 5, 1_000_000 // width) if is_batched else contest.num_rows
-    num_steps = 50_000 if contest.is_large else 20_000
+    width = sum(array.size for array in problem.rows.values()) // problem.num_rows
+    is_batched = problem.num_rows > 20_000
+    batch = min(problem.num_rows // 5, 1_000_000 // width) if is_batched else problem.num_rows
+    num_steps = 50_000 if problem.is_large else 20_000
     begin = time.perf_counter()
-    start = init_to_uniform if contest.is_large else _at_the_mode(contest)
-    guide = guide_of(contest.model, init_loc_fn=start, init_scale=contest.num_rows**-0.5)
+    start = init_to_uniform if problem.is_large else _at_the_mode(problem)
+    guide = guide_of(problem.model, init_loc_fn=start, init_scale=problem.num_rows**-0.5)
     rate = optax.exponential_decay(1e-2, num_steps, 1e-4)
     adam = numpyro.optim.optax_to_numpyro(optax.adam(rate))
     svi = SVI(
-        _some_rows(contest, batch) if is_batched else contest.model, guide, adam, Trace_ELBO()
+        _some_rows(problem, batch) if is_batched else problem.model, guide, adam, Trace_ELBO()
     )
-    rows = rows_of(contest)
+    rows = rows_of(problem)
     found = svi.run(jax.random.key(0), num_steps, **rows, progress_bar=False)
     draws = guide.sample_posterior(
         jax.random.key(1), found.params, *(), sample_shape=(4000,), **rows
@@ -59,32 +59,32 @@ def _svi(contest: Contest, guide_of: Any, remark: str) -> Iterator[Answer]:
     )
 
 
-def _some_rows(contest: Contest, batch: int) -> Callable[..., None]:
+def _some_rows(problem: Problem, batch: int) -> Callable[..., None]:
     """The model on some rows that follow each other, from a random one on; rows are in no order.
 
     NumPyro's own choice shuffles the numbers of all rows, which takes most of a step where there are a million.
     """
 
     def model(**rows: Any) -> None:
-        first = jax.random.randint(numpyro.prng_key(), (), 0, contest.num_rows)
+        first = jax.random.randint(numpyro.prng_key(), (), 0, problem.num_rows)
         # after the last row comes the first, so that all are looked at equally often
         with numpyro.handlers.substitute(
-            data={"rows": (first + jnp.arange(batch)) % contest.num_rows}
+            data={"rows": (first + jnp.arange(batch)) % problem.num_rows}
         ):
-            contest.model(**rows, batch=batch)
+            problem.model(**rows, batch=batch)
 
     return model
 
 
-def laplace(contest: Contest) -> Iterator[Answer]:
+def laplace(problem: Problem) -> Iterator[Answer]:
     """NumPyro's AutoLaplaceApproximation, by its BFGS on all rows, which begins at the mode that SciPy's L-BFGS finds: from elsewhere it stops far away where rows are many."""
     from numpyro.infer import SVI, Trace_ELBO
     from numpyro.infer.autoguide import AutoLaplaceApproximation
 
     begin = time.perf_counter()
-    rows = rows_of(contest)
-    guide = AutoLaplaceApproximation(contest.model, init_loc_fn=_at_the_mode(contest))
-    svi = SVI(contest.model, guide, numpyro.optim.Minimize(), Trace_ELBO())
+    rows = rows_of(problem)
+    guide = AutoLaplaceApproximation(problem.model, init_loc_fn=_at_the_mode(problem))
+    svi = SVI(problem.model, guide, numpyro.optim.Minimize(), Trace_ELBO())
     found = svi.run(jax.random.key(0), 1, **rows, progress_bar=False)
     draws = guide.sample_posterior(
         jax.random.key(1), found.params, *(), sample_shape=(4000,), **rows
@@ -92,16 +92,16 @@ def laplace(contest: Contest) -> Iterator[Answer]:
     yield Answer(named(draws), time.perf_counter() - begin)
 
 
-def _at_the_mode(contest: Contest) -> Any:
+def _at_the_mode(problem: Problem) -> Any:
     """What begins a guide at the mode that SciPy's L-BFGS finds."""
     from numpyro.infer import init_to_value
 
-    density = of_numpyro(contest)
+    density = of_numpyro(problem)
     mode = {name: values[0] for name, values in density.params(mode_of(density)[None]).items()}
     return init_to_value(values=mode)
 
 
-def pathfinder(contest: Contest) -> Iterator[Answer]:
+def pathfinder(problem: Problem) -> Iterator[Answer]:
     """BlackJAX's Pathfinder, single path, 100 iterations, as it does not always arrive in its own 30; 200 draws for each estimate of the ELBO, or fewer where all rows times all draws do not fit into memory.
 
     Where rows are many: vcmc's log density, which looks at them in blocks.
@@ -111,12 +111,12 @@ def pathfinder(contest: Contest) -> Iterator[Answer]:
     import vcmc
 
     begin = time.perf_counter()
-    is_many = contest.num_rows > 20_000
-    num_samples = 50 if is_many else {"mixture": 50, "wishart": 20}.get(contest.name, 200)
+    is_many = problem.num_rows > 20_000
+    num_samples = 50 if is_many else {"mixture": 50, "wishart": 20}.get(problem.name, 200)
     if is_many:
-        density = in_blocks(contest, vcmc.from_numpyro(contest.model, contest.rows))
+        density = in_blocks(problem, vcmc.from_numpyro(problem.model, problem.rows))
     else:
-        density = of_numpyro(contest)
+        density = of_numpyro(problem)
 
     @jax.jit
     def approximate(key: Any, first: Any) -> Any:
@@ -127,7 +127,7 @@ def pathfinder(contest: Contest) -> Iterator[Answer]:
     yield Answer(density.params(points), time.perf_counter() - begin)
 
 
-def sgld(contest: Contest) -> Iterator[Answer]:
+def sgld(problem: Problem) -> Iterator[Answer]:
     """BlackJAX's SGLD with control variates, in real coordinates scaled by the curvature at the mode, from there: 20,000 steps, a tenth of them kept.
 
     The mode is that of SciPy's L-BFGS; the step is a tenth of a posterior variance. Log densities are vcmc's, in NumPyro's coordinates, as they are told row by row.
@@ -138,11 +138,11 @@ def sgld(contest: Contest) -> Iterator[Answer]:
     import vcmc
 
     begin = time.perf_counter()
-    model = vcmc.from_numpyro(contest.model, contest.rows)
-    density = in_blocks(contest, model)
+    model = vcmc.from_numpyro(problem.model, problem.rows)
+    density = in_blocks(problem, model)
     mode = mode_of(density)
     scale = jnp.diag(curvature_at(mode, density.log_density)).clip(1e-10) ** -0.5
-    num_rows, batch = contest.num_rows, min(2000, contest.num_rows // 10)
+    num_rows, batch = problem.num_rows, min(2000, problem.num_rows // 10)
 
     def log_likelihood(white: Any, row: Any) -> Any:
         params = model.space.constrain(mode + scale * white)
@@ -151,7 +151,7 @@ def sgld(contest: Contest) -> Iterator[Answer]:
     estimator = grad_estimator(
         lambda white: model.log_prior_at(mode + scale * white), log_likelihood, num_rows
     )
-    rows = rows_of(contest)
+    rows = rows_of(problem)
     kernel = blackjax.sgld(control_variates(estimator, jnp.zeros_like(mode), rows))
 
     @jax.jit

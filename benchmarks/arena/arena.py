@@ -1,6 +1,6 @@
 """`make bench`: vcmc and what a user would pick instead, on the same rows in the same run; writes benchmarks/RESULTS.md.
 
-Every contestant of every contest runs in a process of its own, one after the other, and is stopped after some minutes: what it had by then is
+Every method of every problem runs in a process of its own, one after the other, and is stopped after some minutes: what it had by then is
 kept. Answers lie in `benchmarks/arena/answers/`, where a second run finds those that are there already; `--again` makes them anew.
 """
 
@@ -27,12 +27,12 @@ NUM_CORES = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--contests", default="all", help="names, with commas between them")
-    parser.add_argument("--contestants", default="all", help="names, with semicolons between them")
+    parser.add_argument("--problems", default="all", help="names, with commas between them")
+    parser.add_argument("--methods", default="all", help="names, with semicolons between them")
     parser.add_argument(
         "--minutes",
         type=float,
-        help="after which a contestant is stopped: 4, or 10 where rows are many, unless told",
+        help="after which a method is stopped: 4, or 10 where rows are many, unless told",
     )
     parser.add_argument(
         "--again", action="store_true", help="make answers anew that are there already"
@@ -56,21 +56,21 @@ def main() -> None:
 
 
 def _run_all(said: Any) -> None:
-    from contestants import CONTESTANTS
-    from contests import CONTESTS
+    from methods import METHODS
+    from problems import PROBLEMS
 
     names = (
-        list(dict.fromkeys(["logistic", "probit", *SWEEP, *CONTESTS]))
-        if said.contests == "all"
-        else said.contests.split(",")
+        list(dict.fromkeys(["logistic", "probit", *SWEEP, *PROBLEMS]))
+        if said.problems == "all"
+        else said.problems.split(",")
     )
-    chosen = list(CONTESTANTS) if said.contestants == "all" else said.contestants.split(";")
-    for contest in names:
-        swept = "@" in contest
-        for contestant in [] if swept else ["reference", *chosen]:
-            _run(contest, contestant, said)
-        for contestant in SWEEP.get(contest, []):
-            _run(contest, contestant, said)
+    chosen = list(METHODS) if said.methods == "all" else said.methods.split(";")
+    for problem in names:
+        swept = "@" in problem
+        for method in [] if swept else ["reference", *chosen]:
+            _run(problem, method, said)
+        for method in SWEEP.get(problem, []):
+            _run(problem, method, said)
 
 
 # Cost against N, and against K: logistic@N/K.
@@ -82,25 +82,25 @@ SWEEP = {
 }
 
 
-def _run(contest: str, contestant: str, said: Any) -> None:
+def _run(problem: str, method: str, said: Any) -> None:
     from answer import path_of
 
-    path = path_of(ANSWERS, contest, contestant)
+    path = path_of(ANSWERS, problem, method)
     if path.with_suffix(".json").exists() and not said.again:
         return
     for ending in (".json", ".npz"):
         path.with_suffix(ending).unlink(missing_ok=True)
-    own = None if contestant == "reference" else said.minutes
-    limit = 60 * (own or _minutes(contest, contestant))
+    own = None if method == "reference" else said.minutes
+    limit = 60 * (own or _minutes(problem, method))
     begin = time.perf_counter()
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")]),
         "ARENA_ANSWERS": str(ANSWERS),
     }
-    if contestant == "NumPyro NUTS":  # its chains run side by side on as many devices
+    if method == "NumPyro NUTS":  # its chains run side by side on as many devices
         environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_CORES}"
-    words = [sys.executable, __file__, "--child", contest, contestant, str(path)]
+    words = [sys.executable, __file__, "--child", problem, method, str(path)]
     try:
         child = subprocess.Popen(
             words,
@@ -121,26 +121,26 @@ def _run(contest: str, contestant: str, said: Any) -> None:
         if path.with_suffix(".json").exists()
         else {}
     )
-    kept |= {"contest": contest, "contestant": contestant, "failure": failure}
+    kept |= {"problem": problem, "method": method, "failure": failure}
     kept |= {
         "seconds_waited": time.perf_counter() - begin,
         "ended": time.strftime("%Y-%m-%d %H:%M"),
     }
     path.with_suffix(".json").write_text(json.dumps(kept, indent=1))
     took = time.perf_counter() - begin
-    sys.stdout.write(f"{contest:20s} {contestant:20s} {took:7.1f} s  {failure}\n")
+    sys.stdout.write(f"{problem:20s} {method:20s} {took:7.1f} s  {failure}\n")
     sys.stdout.flush()
 
 
-def _minutes(contest: str, contestant: str) -> float:
-    """After how many a contestant is stopped; full-data NUTS, which all others are measured by, is waited for."""
-    from contests import LARGE
+def _minutes(problem: str, method: str) -> float:
+    """After how many a method is stopped; full-data NUTS, which all others are measured by, is waited for."""
+    from problems import LARGE
 
-    if contestant == "reference":
+    if method == "reference":
         return 60
-    if contest not in LARGE and "@" not in contest:
+    if problem not in LARGE and "@" not in problem:
         return 4
-    return 30 if contestant == "NumPyro NUTS" else 10
+    return 30 if method == "NumPyro NUTS" else 10
 
 
 def _error_of(stderr: str) -> str:
@@ -149,35 +149,35 @@ def _error_of(stderr: str) -> str:
     return (lines or stderr.strip().splitlines() or ["?"])[-1].removeprefix("NotImplementedError: ")
 
 
-def _child(contest: str, contestant: str, where: str) -> None:
+def _child(problem: str, method: str, where: str) -> None:
     from answer import Answer
-    from contestants import CONTESTANTS
-    from contests import CONTESTS
+    from methods import METHODS
+    from problems import PROBLEMS
     from reference import reference
 
     import vcmc  # first: it switches to double precision, for all
 
-    name, _, size = contest.partition("@")
+    name, _, size = problem.partition("@")
     if size:
         num_rows, num_shards = map(int, size.split("/"))
-        found: Any = CONTESTS[name](num_rows)
+        found: Any = PROBLEMS[name](num_rows)
         found = type(found)(
             **{
                 **found.__dict__,
-                "name": contest,
+                "name": problem,
                 "num_shards": num_shards,
                 "is_large": num_rows >= 100_000,
             }
         )
     else:
-        found = CONTESTS[name]()
+        found = PROBLEMS[name]()
     path = Path(where)
-    if contestant == "reference":
+    if method == "reference":
         begin = time.perf_counter()
         draws, num_chains = reference(found)
         answers = iter([Answer(draws, time.perf_counter() - begin, remark=f"{num_chains} chains")])
     else:
-        answers = CONTESTANTS[contestant](found)
+        answers = METHODS[method](found)
     for answer in answers:
         arrays = dict(answer.draws) | ({} if answer.ready is None else {"ready!": answer.ready})
         if answer.draws:
@@ -186,8 +186,8 @@ def _child(contest: str, contestant: str, where: str) -> None:
                 path.with_suffix(".npz")
             )  # or half of it may be there when it is stopped
         kept = {
-            "contest": contest,
-            "contestant": contestant,
+            "problem": problem,
+            "method": method,
             "about": found.about,
             "num_shards": found.num_shards,
             "is_skewed": found.is_skewed,

@@ -1,4 +1,4 @@
-"""Contestants that run chains on all rows."""
+"""Methods that run chains on all rows."""
 
 import json
 import os
@@ -12,31 +12,31 @@ from typing import Any
 import jax
 import numpy as np
 from answer import Answer, Draws, named, names_of, rows_of
-from contests import Contest
+from problems import Problem
 
 STAN_PYTHON = Path(__file__).parents[2] / ".venv-stan" / "bin" / "python"
 
 
-def nuts(contest: Contest) -> Iterator[Answer]:
+def nuts(problem: Problem) -> Iterator[Answer]:
     """NumPyro's NUTS on all rows: two chains, on a core each; 1000 steps of warm-up and 1000 draws, or 300 and 60 where rows are many."""
     from numpyro.infer import MCMC, NUTS
 
-    num_warmup, block, num_blocks = (300, 20, 3) if contest.is_large else (1000, 250, 4)
+    num_warmup, block, num_blocks = (300, 20, 3) if problem.is_large else (1000, 250, 4)
     begin = time.perf_counter()
     chains = MCMC(
-        NUTS(contest.model),
+        NUTS(problem.model),
         num_warmup=num_warmup,
         num_samples=block,
         num_chains=2,
         progress_bar=False,
     )
-    chains.warmup(jax.random.key(0), **rows_of(contest))
+    chains.warmup(jax.random.key(0), **rows_of(problem))
     made: list[Draws] = []
     ready: list[np.ndarray] = []
     last = time.perf_counter() - begin
     for number in range(num_blocks):
         chains.post_warmup_state = chains.last_state
-        chains.run(jax.random.key(number), **rows_of(contest))
+        chains.run(jax.random.key(number), **rows_of(problem))
         samples = named(chains.get_samples(group_by_chain=True))
         made.append(
             {name: np.swapaxes(each, 0, 1) for name, each in samples.items()}
@@ -50,20 +50,20 @@ def nuts(contest: Contest) -> Iterator[Answer]:
         )
 
 
-def nutpie(contest: Contest) -> Iterator[Answer]:
+def nutpie(problem: Problem) -> Iterator[Answer]:
     """PyMC with nutpie: its JAX backend, which compiles soonest, two chains, its own number of steps, or 300 and 60 where rows are many.
 
     It runs in the background, and is asked every now and then for what it has.
     """
     import nutpie as package
 
-    names = names_of(contest)
+    names = names_of(problem)
     begin = time.perf_counter()
     compiled = package.compile_pymc_model(
-        contest.pymc(contest.rows), backend="jax", gradient_backend="jax"
+        problem.pymc(problem.rows), backend="jax", gradient_backend="jax"
     )
     compiled_by = last = time.perf_counter() - begin
-    options = {"tune": 300, "draws": 60} if contest.is_large else {"tune": 400, "draws": 1000}
+    options = {"tune": 300, "draws": 60} if problem.is_large else {"tune": 400, "draws": 1000}
     sampler = package.sample(
         compiled, chains=2, cores=2, seed=0, progress_bar=False, blocking=False, **options
     )
@@ -112,18 +112,18 @@ def _times(last: float, now: float, count: int, num_chains: int) -> np.ndarray:
     return np.repeat(last + (now - last) * np.arange(1, count + 1) / max(count, 1), num_chains)
 
 
-def stan(contest: Contest) -> Iterator[Answer]:
+def stan(problem: Problem) -> Iterator[Answer]:
     """Stan through PyStan: two chains, on a core each, its own number of steps. It takes rows as text, so that it is left out where they are many."""
-    if contest.is_large:
+    if problem.is_large:
         raise NotImplementedError("PyStan takes rows as JSON text, gigabytes of it here")
     if not STAN_PYTHON.exists():
         raise NotImplementedError("PyStan is not there: `make bench` could not install it")
-    rows = dict(contest.rows)
-    if "array[N] int y" in contest.stan:
+    rows = dict(problem.rows)
+    if "array[N] int y" in problem.stan:
         rows["y"] = rows["y"].astype(int)
     with tempfile.TemporaryDirectory() as folder:
         np.savez(f"{folder}/rows.npz", **rows)
-        words = [STAN_PYTHON, Path(__file__).with_name("stan_child.py"), contest.stan]
+        words = [STAN_PYTHON, Path(__file__).with_name("stan_child.py"), problem.stan]
         words += [f"{folder}/rows.npz", f"{folder}/draws.npz", "1000", "1000"]
         # a cache of its own, or a program that was compiled before is found
         environment = {**os.environ, "XDG_CACHE_HOME": folder}
@@ -133,7 +133,7 @@ def stan(contest: Contest) -> Iterator[Answer]:
         if done.returncode:
             raise RuntimeError(done.stderr.strip().splitlines()[-1])
         with np.load(f"{folder}/draws.npz") as file:
-            draws = {name: file[name] for name in file.files if name in names_of(contest)}
+            draws = {name: file[name] for name in file.files if name in names_of(problem)}
         spent = json.loads(Path(f"{folder}/draws.json").read_text())
     yield Answer(
         draws,

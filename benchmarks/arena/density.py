@@ -1,4 +1,4 @@
-"""The log density of a contest's posterior in real coordinates, and its mode, for contestants that need no more."""
+"""The log density of a problem's posterior in real coordinates, and its mode, for methods that need no more."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from answer import Draws, named, rows_of
-from contests import Contest
+from problems import Problem
 
 
 class Density(NamedTuple):
@@ -24,14 +24,14 @@ class Density(NamedTuple):
     params: Callable[[Any], Draws]
 
 
-def of_numpyro(contest: Contest) -> Density:
+def of_numpyro(problem: Problem) -> Density:
     """NumPyro's own."""
     from jax.flatten_util import ravel_pytree
     from numpyro.infer.util import initialize_model
 
-    rows = rows_of(contest)
+    rows = rows_of(problem)
     start, potential, constrain, _ = initialize_model(
-        jax.random.key(0), contest.model, model_kwargs=rows, dynamic_args=True
+        jax.random.key(0), problem.model, model_kwargs=rows, dynamic_args=True
     )
     first, unravel = ravel_pytree(start.z)
 
@@ -44,12 +44,12 @@ def of_numpyro(contest: Contest) -> Density:
     return Density(first, log_density, params)
 
 
-def in_blocks(contest: Contest, model: Any) -> Density:
+def in_blocks(problem: Problem, model: Any) -> Density:
     """That of vcmc's model, which looks at rows in blocks, so that all of them times all points need not fit into memory."""
     import vcmc
 
-    shard = vcmc.split(contest.rows, 1).load(0)
-    found = of_numpyro(contest)
+    shard = vcmc.split(problem.rows, 1).load(0)
+    found = of_numpyro(problem)
     first = {name: values[0] for name, values in found.params(found.first[None]).items()}
 
     def log_density(point: Any) -> Any:

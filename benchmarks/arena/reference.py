@@ -1,4 +1,4 @@
-"""What every answer is measured against: many chains on all rows at once, Hamiltonian but for one contest, written apart from all contestants.
+"""What every answer is measured against: many chains on all rows at once, Hamiltonian but for one problem, written apart from all methods.
 
 Chains run in coordinates whitened by the curvature at the mode, so that a batch of them is one product of matrices; where the
 posterior is known, it is drawn from.
@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from answer import Draws
-from contests import Contest
 from density import Density, curvature_at, mode_of, of_numpyro
+from problems import Problem
 from scipy.stats import wishart
 
 
@@ -26,21 +26,21 @@ class Length(NamedTuple):
 LARGE, MIDDLE, SMALL = Length(32, 25, 60), Length(64, 0, 300), Length(64, 150, 500)
 
 
-def reference(contest: Contest) -> tuple[Draws, int]:
+def reference(problem: Problem) -> tuple[Draws, int]:
     """Draws (draw, …) of all chains, and the number of chains, whose draws follow each other."""
-    if contest.name == "wishart":
-        return _wishart(contest.rows["x"]), 1
-    density = of_numpyro(contest)
+    if problem.name == "wishart":
+        return _wishart(problem.rows["x"]), 1
+    density = of_numpyro(problem)
     mode, root = _mode(density)
 
     def log_density(white: Any) -> Any:
         return density.log_density(mode + root @ white)
 
-    if contest.name == "poisson":
+    if problem.name == "poisson":
         length = MIDDLE
         white = _independent(jax.jit(jax.vmap(log_density)), len(mode), length)
     else:
-        length = LARGE if contest.num_rows > 30_000 else SMALL
+        length = LARGE if problem.num_rows > 30_000 else SMALL
         white = _chains(jax.jit(jax.vmap(jax.value_and_grad(log_density))), len(mode), length)
     flat = white.reshape(-1, len(mode))
     return density.params(mode + jnp.asarray(flat) @ root.T), length.num_chains

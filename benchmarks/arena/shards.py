@@ -1,4 +1,4 @@
-"""Contestants that deal rows into shards: our own, and NumPyro's two functions on our draws of shards."""
+"""Methods that deal rows into shards: our own, and NumPyro's two functions on our draws of shards."""
 
 import json
 import os
@@ -12,43 +12,43 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from answer import Answer, Draws, named, path_of
-from contests import Contest
+from problems import Problem
 
 NUM_DRAWS = 1000  # of every shard, and of what is combined
 
 
-def vcmc_default(contest: Contest) -> Iterator[Answer]:
+def vcmc_default(problem: Problem) -> Iterator[Answer]:
     """Our own, as it comes: 1000 draws of every shard."""
-    return _infer(contest, NUM_DRAWS)
+    return _infer(problem, NUM_DRAWS)
 
 
-def vcmc_quick(contest: Contest) -> Iterator[Answer]:
+def vcmc_quick(problem: Problem) -> Iterator[Answer]:
     """Our own with 100 draws of every shard, and else as it comes."""
-    return _infer(contest, 100)
+    return _infer(problem, 100)
 
 
-def vcmc_refined(contest: Contest) -> Iterator[Answer]:
+def vcmc_refined(problem: Problem) -> Iterator[Answer]:
     """Our own with `refine=True`, which moves combined draws on by chains on all rows; for posteriors that are far from normal."""
-    if contest.is_large:
+    if problem.is_large:
         raise NotImplementedError("not for this: it takes as long as chains on all rows")
-    return _infer(contest, NUM_DRAWS, refine=True)
+    return _infer(problem, NUM_DRAWS, refine=True)
 
 
-def _infer(contest: Contest, num_draws: int, refine: bool = False) -> Iterator[Answer]:
+def _infer(problem: Problem, num_draws: int, refine: bool = False) -> Iterator[Answer]:
     import vcmc
 
     begin = time.perf_counter()
-    model = vcmc.from_numpyro(contest.model, contest.rows)
+    model = vcmc.from_numpyro(problem.model, problem.rows)
     given = {
-        "rows": contest.rows,
-        "num_shards": contest.num_shards,
+        "rows": problem.rows,
+        "num_shards": problem.num_shards,
         "num_draws": num_draws,
         "progress": False,
     }
     tree = vcmc.infer(model, refine=refine, **given)
     seconds = time.perf_counter() - begin
     slowest = _slowest(tree)
-    if contest.is_large and num_draws == NUM_DRAWS:
+    if problem.is_large and num_draws == NUM_DRAWS:
         # shards that are sampled two at a time share the cores; on a machine for each they would not
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -56,7 +56,7 @@ def _infer(contest: Contest, num_draws: int, refine: bool = False) -> Iterator[A
     names = ("start", "compile", "check", "combine")
     critical = slowest + sum(tree.attrs[f"seconds_{name}"] for name in names)
     if num_draws == NUM_DRAWS and not refine:
-        _keep(contest, tree)
+        _keep(problem, tree)
     stages = ", ".join(
         f"{name.removeprefix('seconds_')} {value:.1f}"
         for name, value in tree.attrs.items()
@@ -77,37 +77,37 @@ def _slowest(tree: Any) -> float:
     return float((tree["sample_seconds"]["end"] - tree["sample_seconds"]["begin"]).max())
 
 
-def _shards_file(contest: Contest) -> Path:
+def _shards_file(problem: Problem) -> Path:
     """Where draws of shards are kept, by which NumPyro's functions are given the same."""
-    return path_of(Path(os.environ["ARENA_ANSWERS"]), contest.name, "shards")
+    return path_of(Path(os.environ["ARENA_ANSWERS"]), problem.name, "shards")
 
 
-def _keep(contest: Contest, tree: Any) -> None:
+def _keep(problem: Problem, tree: Any) -> None:
     group = tree["subposterior"].to_dataset()
     draws = {str(name): group[name].values for name in group.data_vars}
-    np.savez(_shards_file(contest).with_suffix(".npz"), **draws)
+    np.savez(_shards_file(problem).with_suffix(".npz"), **draws)
     spent = {name: tree.attrs[f"seconds_{name}"] for name in ("start", "compile", "sample")}
-    _shards_file(contest).with_suffix(".txt").write_text(json.dumps(spent))
+    _shards_file(problem).with_suffix(".txt").write_text(json.dumps(spent))
 
 
-def consensus(contest: Contest) -> Iterator[Answer]:
+def consensus(problem: Problem) -> Iterator[Answer]:
     """NumPyro's `consensus`, on the same draws of shards as vcmc's."""
-    return _combined(contest, "consensus")
+    return _combined(problem, "consensus")
 
 
-def parametric(contest: Contest) -> Iterator[Answer]:
+def parametric(problem: Problem) -> Iterator[Answer]:
     """NumPyro's `parametric_draws`, on the same draws of shards as vcmc's."""
-    return _combined(contest, "parametric_draws")
+    return _combined(problem, "parametric_draws")
 
 
-def consensus_unconstrained(contest: Contest) -> Iterator[Answer]:
+def consensus_unconstrained(problem: Problem) -> Iterator[Answer]:
     """NumPyro's `consensus` in NumPyro's real coordinates, where averages stay what they should be."""
-    return _combined(contest, "consensus", _coordinates(contest))
+    return _combined(problem, "consensus", _coordinates(problem))
 
 
-def parametric_unconstrained(contest: Contest) -> Iterator[Answer]:
+def parametric_unconstrained(problem: Problem) -> Iterator[Answer]:
     """NumPyro's `parametric_draws` in NumPyro's real coordinates, where covariances are regular."""
-    return _combined(contest, "parametric_draws", _coordinates(contest))
+    return _combined(problem, "parametric_draws", _coordinates(problem))
 
 
 Coordinates = tuple[
@@ -115,11 +115,11 @@ Coordinates = tuple[
 ]  # of one draw: from params, and to params
 
 
-def _coordinates(contest: Contest) -> Coordinates:
+def _coordinates(problem: Problem) -> Coordinates:
     """NumPyro's, which vcmc's models share."""
     import vcmc
 
-    space = vcmc.from_numpyro(contest.model, contest.rows).space
+    space = vcmc.from_numpyro(problem.model, problem.rows).space
     if all(inside.is_real for inside in space.values()):
         raise NotImplementedError("the same: all parameters are real numbers")
     return (
@@ -133,12 +133,12 @@ def _same(draw: Any) -> Any:
 
 
 def _combined(
-    contest: Contest, function: str, maps: Coordinates = (_same, _same)
+    problem: Problem, function: str, maps: Coordinates = (_same, _same)
 ) -> Iterator[Answer]:
     """Draws of shards that vcmc has made, as NumPyro has no sampler of shards, combined by NumPyro's own function."""
     from numpyro.infer import hmc_util
 
-    kept = _shards_file(contest).with_suffix(".npz")
+    kept = _shards_file(problem).with_suffix(".npz")
     if not kept.exists():
         raise FileNotFoundError("run vcmc first, whose draws of shards are used.")
     with np.load(kept) as file:
@@ -148,9 +148,9 @@ def _combined(
             name: jnp.asarray(values[shard].reshape(-1, *values.shape[3:]))
             for name, values in arrays.items()
         }
-        for shard in range(contest.num_shards)
+        for shard in range(problem.num_shards)
     ]
-    spent = json.loads(_shards_file(contest).with_suffix(".txt").read_text())
+    spent = json.loads(_shards_file(problem).with_suffix(".txt").read_text())
     begin = time.perf_counter()
     forth, back = (jax.jit(jax.vmap(each)) for each in maps)
     combined = getattr(hmc_util, function)(

@@ -1,4 +1,4 @@
-"""The arena's problems, each a NumPyro model and its rows: what every contestant is given.
+"""The arena's problems, each a NumPyro model and its rows: what every method is given.
 
 Rows are made from fixed seeds. A model's plate takes `batch`, a number of rows for those who look at a few at a time.
 """
@@ -19,7 +19,7 @@ Rows = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Contest:
+class Problem:
     """A problem.
 
     Attributes:
@@ -102,13 +102,13 @@ def _binary(generator: np.random.Generator, x: np.ndarray, beta: np.ndarray) -> 
     return {"x": x, "y": (generator.random(len(x)) < 1 / (1 + np.exp(-x @ beta))).astype(float)}
 
 
-def logistic(num_rows: int = 1_000_000) -> Contest:
+def logistic(num_rows: int = 1_000_000) -> Problem:
     """Fifty covariates, five of them rare."""
     generator = np.random.default_rng(0)
     rates = [0.01, 0.005, 0.002, 0.001, 0.0005]
     x = _design(generator, num_rows, 50, rates)
     beta = np.concatenate([[-1.0], generator.normal(0, 0.2, size=44), [1.0, -1.0, 1.5, -1.5, 1.0]])
-    return Contest(
+    return Problem(
         "logistic",
         f"logistic regression, {num_rows:,} × 50, five covariates rare (1 % to 0.05 % of the rows)",
         _bernoulli(_logit, 1.0),
@@ -120,14 +120,14 @@ def logistic(num_rows: int = 1_000_000) -> Contest:
     )
 
 
-def probit(num_rows: int = 100_000) -> Contest:
+def probit(num_rows: int = 100_000) -> Problem:
     """The paper's regression."""
     generator = np.random.default_rng(1)
     x = generator.normal(size=(num_rows, 300))
     beta = generator.normal(size=300) / np.sqrt(300)
     y = (x @ beta + generator.normal(size=num_rows) > 0).astype(float)
 
-    return Contest(
+    return Problem(
         "probit",
         f"probit regression, {num_rows:,} × 300",
         _bernoulli(ProbitBernoulli, 1.0),
@@ -138,7 +138,7 @@ def probit(num_rows: int = 100_000) -> Contest:
     )
 
 
-def poisson() -> Contest:
+def poisson() -> Problem:
     """Counts with more spread than Poisson's: a gamma distribution of rates, whose shape is unknown."""
     generator = np.random.default_rng(2)
     x = _design(generator, 50_000, 10, [0.002, 0.001])
@@ -157,12 +157,12 @@ def poisson() -> Contest:
             )
 
     about = "Poisson regression with overdispersion (negative binomial), 50,000 × 10, two covariates rare"
-    return Contest(
+    return Problem(
         "poisson", about, model, {"x": x, "y": y}, pymc=in_pymc.poisson, stan=in_stan.POISSON
     )
 
 
-def robust() -> Contest:
+def robust() -> Problem:
     """Student's t noise."""
     generator = np.random.default_rng(3)
     x = generator.normal(size=(20_000, 8))
@@ -179,12 +179,12 @@ def robust() -> Contest:
             )
 
     about = "robust regression (Student's t with unknown degrees of freedom), 20,000 × 8"
-    return Contest(
+    return Problem(
         "robust", about, model, {"x": x, "y": y}, pymc=in_pymc.robust, stan=in_stan.ROBUST
     )
 
 
-def mixture() -> Contest:
+def mixture() -> Problem:
     """Three components on a line; centres are ordered, as other peers cannot match labels."""
     generator = np.random.default_rng(4)
     which = generator.choice(3, size=20_000, p=[0.5, 0.3, 0.2])
@@ -204,10 +204,10 @@ def mixture() -> Contest:
             numpyro.sample("y", components, obs=numpyro.subsample(y, event_dim=0))
 
     about = "mixture of three normals, 20,000 rows, centres ordered"
-    return Contest("mixture", about, model, {"y": y}, pymc=in_pymc.mixture, stan=in_stan.MIXTURE)
+    return Problem("mixture", about, model, {"y": y}, pymc=in_pymc.mixture, stan=in_stan.MIXTURE)
 
 
-def wishart() -> Contest:
+def wishart() -> Problem:
     """A precision matrix, whose posterior is known."""
     generator = np.random.default_rng(5)
     root = np.linalg.cholesky(0.5 * np.eye(8) + 0.5)
@@ -221,15 +221,15 @@ def wishart() -> Contest:
             numpyro.sample("x", normal, obs=numpyro.subsample(x, event_dim=1))
 
     about = "Normal-Wishart, 20,000 × 8"
-    return Contest("wishart", about, model, {"x": x}, pymc=in_pymc.wishart, stan=in_stan.WISHART)
+    return Problem("wishart", about, model, {"x": x}, pymc=in_pymc.wishart, stan=in_stan.WISHART)
 
 
-def rare() -> Contest:
+def rare() -> Problem:
     """Events and covariates so rare that the posterior is skewed: what Gaussian approximations get wrong."""
     generator = np.random.default_rng(6)
     x = _design(generator, 20_000, 6, [0.002, 0.001, 0.0005])
     beta = np.array([-4.0, 0.5, -0.5, 1.5, 1.0, 0.5])
-    return Contest(
+    return Problem(
         "rare",
         "logistic regression, 20,000 × 6, events in 2 % of the rows, covariates in 0.2 % to 0.05 %",
         _bernoulli(_logit, 5.0),
@@ -240,11 +240,11 @@ def rare() -> Contest:
     )
 
 
-def small() -> Contest:
+def small() -> Problem:
     """So few rows that there is nothing to gain from shards."""
     generator = np.random.default_rng(7)
     x = _design(generator, 300, 5, [0.1])
-    return Contest(
+    return Problem(
         "small",
         "logistic regression, 300 × 5: too small to be worth dealing into shards",
         _bernoulli(_logit, 2.5),
@@ -256,7 +256,7 @@ def small() -> Contest:
     )
 
 
-CONTESTS = {
+PROBLEMS = {
     each.__name__: each
     for each in (logistic, probit, rare, small, robust, poisson, mixture, wishart)
 }
