@@ -1,4 +1,4 @@
-"""The log density of a problem's posterior in real coordinates, and its mode, for methods that need no more."""
+"""The log density of a problem's posterior in unconstrained coordinates, its mode and curvature."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ class Density(NamedTuple):
     """A log density on R^n.
 
     Attributes:
-        first: a point to begin at.
-        log_density: of a point, all rows looked at.
-        params: the named parameters of many points.
+        first: a start point.
+        log_density: the log density of a point, over all rows.
+        params: the named parameters of a batch of points.
     """
 
     first: Any
@@ -25,7 +25,7 @@ class Density(NamedTuple):
 
 
 def of_numpyro(problem: Problem) -> Density:
-    """NumPyro's own."""
+    """Return NumPyro's own log density."""
     from jax.flatten_util import ravel_pytree
     from numpyro.infer.util import initialize_model
 
@@ -45,12 +45,12 @@ def of_numpyro(problem: Problem) -> Density:
 
 
 def in_blocks(problem: Problem, model: Any) -> Density:
-    """That of vcmc's model, which looks at rows in blocks, so that all of them times all points need not fit into memory."""
+    """Return vcmc's log density, whose blocks of rows bound the memory of a batch of points."""
     import vcmc
 
     shard = vcmc.split(problem.rows, 1).load(0)
-    found = of_numpyro(problem)
-    first = {name: values[0] for name, values in found.params(found.first[None]).items()}
+    density = of_numpyro(problem)
+    first = {name: values[0] for name, values in density.params(density.first[None]).items()}
 
     def log_density(point: Any) -> Any:
         return model.log_prior_at(point) + model.log_likelihood_at(point, shard, many=True)
@@ -62,23 +62,23 @@ def in_blocks(problem: Problem, model: Any) -> Density:
 
 
 def mode_of(density: Density) -> Any:
-    """The mode, by SciPy's L-BFGS from a first point."""
+    """Return the mode, by SciPy's L-BFGS from the start point."""
     from scipy.optimize import minimize
 
-    both = jax.jit(jax.value_and_grad(density.log_density))
+    value_and_score = jax.jit(jax.value_and_grad(density.log_density))
 
     def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
-        value, score = both(jnp.asarray(point))
+        value, score = value_and_score(jnp.asarray(point))
         return -float(value), -np.asarray(score)
 
     return jnp.asarray(minimize(negative, np.asarray(density.first), jac=True, method="L-BFGS-B").x)
 
 
 def curvature_at(mode: Any, log_density: Callable[[Any], Any]) -> Any:
-    """The negative Hessian, a few columns at a time."""
+    """Return the negative Hessian, computed eight columns at a time."""
     score = jax.grad(log_density)
 
-    def column(along: Any) -> Any:
-        return -jax.jvp(score, (mode,), (along,))[1]
+    def column(direction: Any) -> Any:
+        return -jax.jvp(score, (mode,), (direction,))[1]
 
     return jax.jit(lambda: jax.lax.map(column, jnp.eye(len(mode)), batch_size=8))()
