@@ -1,10 +1,10 @@
 """Time products of subposterior densities against plain NumPy written from the papers.
 
-20 shards of 10 000 draws in 50 dimensions. The plain semiparametric product is one chain with running
-sums, one proposal at a time and one sweep over all shards per draw, as in the paper's algorithm 1. It
-is run in coordinates of unit variance, as the paper's formulas stand, and in coordinates that whiten
-its Gaussian, as a careful user might choose. The first call of vcmc is timed separately. Errors are
-relative errors of variances, the root mean square over coordinates.
+20 shards of 10 000 draws in 50 dimensions. The plain semiparametric product is one chain with
+running sums, one proposal at a time and one sweep over all shards per draw, as in the paper's
+algorithm 1. It is run in coordinates of unit variance, as the paper's formulas stand, and in
+coordinates that whiten its Gaussian, as a careful user might choose. The first call of vcmc is
+timed separately. Errors are relative errors of variances, the root mean square over coordinates.
 
 Run: .venv/bin/python benchmarks/density_products.py    (about a minute)
 """

@@ -75,8 +75,8 @@ def main(folder: Path) -> None:
         if process.poll() is not None:
             if process.returncode == 0:
                 say(
-                    f"run {runs} finished after {sum(kills.values())} kills; its result and a third "
-                    "of its blocks are deleted"
+                    f"run {runs} finished after {sum(kills.values())} kills; its result and a "
+                    "third of its blocks are deleted"
                 )
                 for path in [
                     *killed.glob("tree.*"),

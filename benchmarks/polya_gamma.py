@@ -1,13 +1,13 @@
 r"""Pólya–Gamma Gibbs sampling of logistic regression; `effective_draws.py` times it against NUTS.
 
-Polson, Scott and Windle (2013): if $\omega_n \mid \beta \sim PG(1, x_n^\top \beta)$, then
-$\beta \mid \omega, y \sim N(V X^\top (y - 1/2), V)$ with
-$V = (X^\top \mathrm{diag}(\omega) X + \lambda I)^{-1}$.
+Polson, Scott and Windle (2013): if $\omega_n \mid \beta \sim PG(1, x_n^\top \beta)$, then $\beta
+\mid \omega, y \sim N(V X^\top (y - 1/2), V)$ with $V = (X^\top \mathrm{diag}(\omega) X + \lambda
+I)^{-1}$.
 
 PG(1, c) is a quarter of the tilted Jacobi variable $J^*(1, c/2)$, drawn exactly by Devroye's method
 (2009): a proposal in two pieces, an inverse Gaussian left of 0.64 and an exponential right of it,
-accepted by squeezing the density between partial sums of an alternating series. Nearly all proposals
-are accepted, so a round handles all rows that are still waiting.
+accepted by squeezing the density between partial sums of an alternating series. Nearly all
+proposals are accepted, so a round handles all rows that are still waiting.
 """
 
 import numpy as np
