@@ -152,9 +152,20 @@ def _entry(
 ) -> Entry:
     quartiles = partial(np.quantile, q=QUARTILES)
     lower, median, upper = np.mean([quartiles(values) for values in errors], axis=0)
-    differences = (np.nan,) * 3 if base is None else tuple(quartiles(errors[0] - base))
-    values = (lower, median, upper, *differences, median / floor)
-    return Entry(num_shards, method, functions, *values, verdict)
+    differences = (np.nan,) * 3 if base is None else quartiles(errors[0] - base)
+    return Entry(
+        num_shards,
+        method,
+        functions,
+        error_lower=lower,
+        error=median,
+        error_upper=upper,
+        difference_lower=differences[0],
+        difference=differences[1],
+        difference_upper=differences[2],
+        of_floor=median / floor,
+        verdict=verdict,
+    )
 
 
 def _by_index(errors: Mapping[str, Errors], floors: list[dict[str, np.ndarray]]) -> list[ByIndex]:
