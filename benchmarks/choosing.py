@@ -1,6 +1,7 @@
-"""All combiners side by side on five problems that differ: the tables and pictures of `docs/choosing.md`.
+"""Compare all combiners on five problems: the tables and pictures of `docs/choosing.md`.
 
 Run: .venv/bin/python benchmarks/choosing.py [--problems bernoulli,bimodal] [--output docs/pictures]
+(some minutes in total)
 """
 
 import argparse
@@ -48,7 +49,7 @@ MENU = [
 
 
 def bernoulli() -> Comparison:
-    """10 000 trials, of which about thirty succeed, in 15 shards."""
+    """Compare on 10 000 trials with about thirty successes, in 15 shards."""
     y = np.random.default_rng(1).random(10_000) < 0.003
     model = vcmc.Model(
         space={"p": vcmc.Interval(0.0, 1.0)},
@@ -65,7 +66,10 @@ def bernoulli() -> Comparison:
 
 
 def bimodal() -> Comparison:
-    """One number of which only the distance from zero is seen, by rows that all see both signs; eight shards, drawn exactly."""
+    """Compare on a mean of which only the absolute value is identified, up to its prior.
+
+    Every shard has both modes; its draws are exact.
+    """
     num_shards, num_rows = 8, 160
     y = 0.35 + np.random.default_rng(3).normal(size=num_rows)
     grid = np.linspace(-3, 3, 20_001)
@@ -82,12 +86,16 @@ def bimodal() -> Comparison:
     parts = np.array_split(y, num_shards)
     draws = np.stack([draw(log_density(part, 1 / num_shards), 4000, generator) for part in parts])
     exact = draw(log_density(y, 1.0), 200_000, generator)
-    menu = [each for each in MENU if not each.needs.target and each.needs.prior == "subposterior"]
+    menu = [
+        combiner
+        for combiner in MENU
+        if not combiner.needs.target and combiner.needs.prior == "subposterior"
+    ]
     return vcmc.compare({"x": draws}, combiners=menu, reference={"x": exact})
 
 
-def of(name: str, num_shards: int) -> Callable[[], Comparison]:
-    """One of the problems of `problems.py`, against a serial chain."""
+def serial_case(name: str, num_shards: int) -> Callable[[], Comparison]:
+    """Return a comparison on a problem of `problems.py`, against a serial chain."""
 
     def run() -> Comparison:
         problem = PROBLEMS[name]()
@@ -101,27 +109,27 @@ def of(name: str, num_shards: int) -> Callable[[], Comparison]:
 CASES: dict[str, Callable[[], Any]] = {
     "bernoulli": bernoulli,
     "bimodal": bimodal,
-    "rare-probit-5": of("rare-probit-5", 20),
-    "poisson": of("poisson", 25),
-    "probit-50": of("probit-50", 25),
+    "rare-probit-5": serial_case("rare-probit-5", 20),
+    "poisson": serial_case("poisson", 25),
+    "probit-50": serial_case("probit-50", 25),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--problems", default=",".join(CASES))
-    parser.add_argument("--output", type=Path, default=None)
-    chosen = parser.parse_args()
-    for name in chosen.problems.split(","):
+    parser.add_argument("--problems", default=",".join(CASES), help="names, separated by commas")
+    parser.add_argument("--output", type=Path, default=None, help="folder of the pictures")
+    options = parser.parse_args()
+    for name in options.problems.split(","):
         begin = time.perf_counter()
         comparison = CASES[name]()
         say(f"\n## {name}: {time.perf_counter() - begin:.0f} s\n\n{comparison.markdown()}\n")
         for entry in comparison.entries:
             if entry.verdict == "failed":
                 say(f"{entry.name}: {entry.remark}")
-        if chosen.output:
-            chosen.output.mkdir(parents=True, exist_ok=True)
-            comparison.plot(chosen.output / f"{name}.png")
+        if options.output:
+            options.output.mkdir(parents=True, exist_ok=True)
+            comparison.plot(options.output / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Combine draws by products of densities, against plain NumPy written from the papers.
+"""Time products of subposterior densities against plain NumPy written from the papers.
 
-    python benchmarks/density_products.py
+20 shards of 10 000 draws in 50 dimensions. The plain semiparametric product is one chain with
+running sums, one proposal at a time and one sweep over all shards per draw, as in the paper's
+algorithm 1. It is run in coordinates of unit variance, as the paper's formulas stand, and in
+coordinates that whiten its Gaussian, as a careful user might choose. The first call of vcmc is
+timed separately. Errors are relative errors of variances, the root mean square over coordinates.
 
-20 shards of 10 000 draws in 50 dimensions. The plain semiparametric product is one chain, one proposal at a time, with running
-sums, and makes a sweep over all shards for every draw, as the paper's algorithm 1 does: once as the paper's formulas stand, in
-coordinates of unit variance, and once in coordinates in which its Gaussian is white, as a careful user might find out. The first call
-of vcmc is timed apart. Errors are of variances: the root mean square over coordinates, relative.
+Run: .venv/bin/python benchmarks/density_products.py    (about a minute)
 """
 
 import argparse
@@ -21,7 +22,7 @@ from vcmc.space import Product
 
 
 def consensus(draws: np.ndarray) -> np.ndarray:
-    """Averages weighted by inverse covariances."""
+    """Average the shards with weights given by inverse covariances."""
     precisions = [np.linalg.inv(np.cov(own.T)) for own in draws]
     total = np.linalg.inv(sum(precisions))
     merged = np.zeros(draws.shape[1:])
@@ -31,7 +32,7 @@ def consensus(draws: np.ndarray) -> np.ndarray:
 
 
 def gaussian_product(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the product of Gaussians."""
+    """Return mean and covariance of the product of Gaussians."""
     precisions = [np.linalg.inv(np.cov(own.T)) for own in draws]
     covariance = np.linalg.inv(sum(precisions))
     weighted = sum(
@@ -41,14 +42,14 @@ def gaussian_product(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def parametric(draws: np.ndarray) -> np.ndarray:
-    """Draws of the product of Gaussians."""
+    """Draw from the product of Gaussians."""
     mean, covariance = gaussian_product(draws)
     noise = np.random.default_rng(0).normal(size=draws.shape[1:])
     return mean + noise @ np.linalg.cholesky(covariance).T
 
 
 def minus_log_gaussians(draws: np.ndarray) -> np.ndarray:
-    """Minus the log density of every draw under the Gaussian of its shard, up to a constant."""
+    """Return the negative log density of draws under their shard's Gaussian, up to a constant."""
     values = []
     for own in draws:
         centred = own - own.mean(axis=0)
@@ -57,7 +58,7 @@ def minus_log_gaussians(draws: np.ndarray) -> np.ndarray:
 
 
 def semiparametric(draws: np.ndarray) -> np.ndarray:
-    """Algorithm 1 with the weights of section 3.3, in coordinates in which the Gaussian product is white."""
+    """Run algorithm 1 with the weights of section 3.3, where the Gaussian product is white."""
     generator = np.random.default_rng(0)
     num_shards, num_draws, dim = draws.shape
     mean, covariance = gaussian_product(draws)
@@ -93,7 +94,7 @@ def semiparametric(draws: np.ndarray) -> np.ndarray:
 
 
 def semiparametric_as_printed(draws: np.ndarray) -> np.ndarray:
-    """Algorithm 1 with the weights of section 3.3."""
+    """Run algorithm 1 with the weights of section 3.3."""
     generator = np.random.default_rng(0)
     num_shards, num_draws, dim = draws.shape
     scales = draws.std(axis=1).mean(axis=0)
@@ -160,7 +161,7 @@ def main(num_shards: int, num_draws: int, dim: int, repeats: int) -> None:
     say("|---|---|---|---|---|---|---|---|")
     for name, (combiner, plains) in CASES.items():
         begin = time.perf_counter()
-        found = error(np.asarray(combiner(shards).draws))
+        own_error = error(np.asarray(combiner(shards).draws))
         first = time.perf_counter() - begin
         functions = {"vcmc": lambda combiner=combiner: combiner(shards).draws.block_until_ready()}
         functions |= {plain.__name__: lambda plain=plain: plain(draws) for plain in plains}
@@ -168,8 +169,9 @@ def main(num_shards: int, num_draws: int, dim: int, repeats: int) -> None:
         for plain in plains:
             ours, theirs = seconds["vcmc"], seconds[plain.__name__]
             say(
-                f"| {name}, {plain.__name__} | {first:.3f} | {ours:.3f} | {theirs:.3f} | {theirs / first:.1f} | "
-                f"{theirs / ours:.1f} | {found:.3f} | {error(plain(draws)):.3f} |"
+                f"| {name}, {plain.__name__} | {first:.3f} | {ours:.3f} | {theirs:.3f} | "
+                f"{theirs / first:.1f} | {theirs / ours:.1f} | {own_error:.3f} | "
+                f"{error(plain(draws)):.3f} |"
             )
 
 
@@ -177,9 +179,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shards", type=int, default=20)
-    parser.add_argument("--draws", type=int, default=10_000)
-    parser.add_argument("--dim", type=int, default=50)
-    parser.add_argument("--repeats", type=int, default=3)
-    chosen = parser.parse_args()
-    main(chosen.shards, chosen.draws, chosen.dim, chosen.repeats)
+    parser.add_argument("--shards", type=int, default=20, help="number of shards")
+    parser.add_argument("--draws", type=int, default=10_000, help="draws per shard")
+    parser.add_argument("--dim", type=int, default=50, help="number of dimensions")
+    parser.add_argument("--repeats", type=int, default=3, help="runs whose median is taken")
+    options = parser.parse_args()
+    main(options.shards, options.draws, options.dim, options.repeats)

@@ -1,10 +1,13 @@
-"""Effective draws a second on full data, the smallest over coordinates, against NumPyro's NUTS.
+"""Compare effective draws per second on all rows with NumPyro's NUTS.
 
-Two chains on two cores each, float64, compilation apart. NumPyro in its recommended form: NUTS with a diagonal metric,
-chains in parallel on two host devices; for the mixture it gets our start, without which its chains sit in different
-modes. Its `MCMC.run` compiles at every call: the time that JAX reports for compiling is taken off and shown apart.
+The effective sample size is the smallest over coordinates. Both run two chains on two cores in
+float64. NumPyro has its recommended form: NUTS with a diagonal metric, chains in parallel on two
+host devices. On the mixture it gets our start, without which its chains are in different modes. Its
+`MCMC.run` compiles at every call: the seconds that JAX reports for compilation are subtracted and
+shown separately.
 
-Run: .venv/bin/python benchmarks/effective_draws.py [probit] [logistic] [correlated] [mixture]
+Run: .venv/bin/python benchmarks/effective_draws.py [probit] [logistic] [correlated] [mixture] (some
+minutes in total)
 """
 
 import sys
@@ -24,24 +27,25 @@ from timing import say
 numpyro.set_host_device_count(2)
 
 import vcmc  # noqa: E402
+from vcmc.density import Subposterior  # noqa: E402
 from vcmc.executors import Local  # noqa: E402
-from vcmc.model import Subposterior  # noqa: E402
 from vcmc.samplers import BLOCK, AbstractSampler  # noqa: E402
 from vcmc.samplers.start import common_start, starts_of  # noqa: E402
 from vcmc.target import Target  # noqa: E402
 
-COMPILING = [0.0]
-jax.monitoring.register_event_duration_secs_listener(
-    lambda event, seconds, **_: COMPILING.__setitem__(
-        0,
-        COMPILING[0]
-        + (seconds if "compile" in event or "trace" in event or "lower" in event else 0.0),
-    )
-)
+COMPILE_SECONDS: list[float] = []  # of every compilation so far
+
+
+def _record_compilation(event: str, seconds: float, **_: Any) -> None:
+    if "compile" in event or "trace" in event or "lower" in event:
+        COMPILE_SECONDS.append(seconds)
+
+
+jax.monitoring.register_event_duration_secs_listener(_record_compilation)
 
 
 class Rate(NamedTuple):
-    """Least effective number of draws, seconds of warm-up (start included) and of draws, and of compiling."""
+    """Smallest effective sample size, and seconds by stage; warm-up includes the start."""
 
     effective: float
     warmup: float
@@ -49,14 +53,14 @@ class Rate(NamedTuple):
     compiling: float
 
 
-def least(draws: np.ndarray) -> float:
+def smallest_ess(draws: np.ndarray) -> float:
     from arviz_stats.base import array_stats
 
     return float(np.min(array_stats.ess(draws, chain_axis=0, draw_axis=1)))
 
 
 def ours(model: vcmc.Model, rows: dict, sampler: AbstractSampler, num_draws: int) -> Rate:
-    """Start, warm-up and draws of two chains in two threads."""
+    """Time start, warm-up and draws of two chains in two threads."""
     begin = time.perf_counter()
     shard = vcmc.split(rows, 1).load(0)
     density = Subposterior(model, shard, jnp.asarray(1.0))
@@ -64,9 +68,7 @@ def ours(model: vcmc.Model, rows: dict, sampler: AbstractSampler, num_draws: int
     starts = starts_of(density, jax.random.key(0))
     common_start(target, starts)
     sampler.prepare(density, starts[0])
-    compiling = (
-        time.perf_counter() - begin
-    )  # the first start is compiled here, and done again below
+    compiling = time.perf_counter() - begin  # with a first start, which is repeated below
     begin = time.perf_counter()
     start = common_start(target, starts)
 
@@ -76,20 +78,21 @@ def ours(model: vcmc.Model, rows: dict, sampler: AbstractSampler, num_draws: int
         for _ in range(sampler.num_warmup // BLOCK):
             state, points, _ = sampler.advance(setup, state, key, BLOCK)
         np.asarray(points)
-        middle, kept = time.perf_counter(), []
+        middle, draws = time.perf_counter(), []
         for _ in range(num_draws // BLOCK):
             state, points, _ = sampler.advance(setup, state, key, BLOCK)
-            kept.append(np.asarray(points))
-        return np.concatenate(kept), middle, time.perf_counter()
+            draws.append(np.asarray(points))
+        return np.concatenate(draws), middle, time.perf_counter()
 
     with ThreadPoolExecutor(2) as pool:
         chains = list(pool.map(chain, range(2)))
-    middle, end = max(c[1] for c in chains), max(c[2] for c in chains)
-    return Rate(least(np.stack([c[0] for c in chains])), middle - begin, end - middle, compiling)
+    draws, middles, ends = zip(*chains, strict=True)
+    middle, end = max(middles), max(ends)
+    return Rate(smallest_ess(np.stack(draws)), middle - begin, end - middle, compiling)
 
 
 def start_of(model: vcmc.Model, rows: dict) -> jax.Array:
-    """The start that our chains have."""
+    """Return the start of our chains."""
     shard = vcmc.split(rows, 1).load(0)
     return common_start(Target(model, [shard], Local()), model.starts(shard, jax.random.key(0)))
 
@@ -113,9 +116,9 @@ def theirs(
     )
 
     def timed(run: Callable) -> tuple[float, float]:
-        before, begin = COMPILING[0], time.perf_counter()
+        num_before, begin = len(COMPILE_SECONDS), time.perf_counter()
         run()
-        compiling = COMPILING[0] - before
+        compiling = sum(COMPILE_SECONDS[num_before:])
         return time.perf_counter() - begin - compiling, compiling
 
     warmup, first = timed(
@@ -130,8 +133,9 @@ def theirs(
             jax.block_until_ready(mcmc.get_samples()[name]),
         )
     )
-    kept = np.asarray(mcmc.get_samples(group_by_chain=True)[name])
-    return Rate(least(kept.reshape(*kept.shape[:2], -1)), warmup, draws, first + second)
+    samples = np.asarray(mcmc.get_samples(group_by_chain=True)[name])
+    ess = smallest_ess(samples.reshape(*samples.shape[:2], -1))
+    return Rate(ess, warmup, draws, first + second)
 
 
 def probit_model(x: np.ndarray, y: np.ndarray) -> None:
@@ -156,8 +160,9 @@ def mixture_model(x: np.ndarray) -> None:
 def report(name: str, our: Rate, their: Rate) -> None:
     for who, rate in (("vcmc", our), ("NumPyro NUTS", their)):
         say(
-            f"{name:36s} {who:13s} {rate.effective:8.0f} {rate.warmup:8.2f} {rate.draws:8.2f} {rate.compiling:9.2f} "
-            f"{rate.effective / rate.draws:10.1f} {rate.effective / (rate.warmup + rate.draws):12.1f}"
+            f"{name:36s} {who:13s} {rate.effective:8.0f} {rate.warmup:8.2f} {rate.draws:8.2f} "
+            f"{rate.compiling:9.2f} {rate.effective / rate.draws:10.1f} "
+            f"{rate.effective / (rate.warmup + rate.draws):12.1f}"
         )
     ratio = (our.effective / our.draws) / (their.effective / their.draws)
     whole = (our.effective / (our.warmup + our.draws)) / (
@@ -180,22 +185,25 @@ def regression(dim: int, num_rows: int, kind: type, correlation: float = 0.0) ->
 
 
 def polya_gamma(rows: dict, num_draws: int) -> None:
-    """One chain of Pólya–Gamma Gibbs, which NumPy's BLAS runs on both cores."""
+    """Time one chain of Pólya–Gamma Gibbs sampling, with BLAS on both cores."""
     dim = rows["x"].shape[1]
     generator = np.random.default_rng(0)
     start = polya_gamma_gibbs(rows["x"], rows["y"], 1.0, np.zeros(dim), 50, generator)[-1]
     begin = time.perf_counter()
     draws = polya_gamma_gibbs(rows["x"], rows["y"], 1.0, start, num_draws, generator)
     seconds = time.perf_counter() - begin
+    ess = smallest_ess(draws[None])
     say(
-        f"{'':36s} {'Pólya–Gamma':13s} {least(draws[None]):8.0f} {'':8s} {seconds:8.2f} {'':9s} {least(draws[None]) / seconds:10.1f}"
+        f"{'':36s} {'Pólya–Gamma':13s} {ess:8.0f} {'':8s} {seconds:8.2f} {'':9s} "
+        f"{ess / seconds:10.1f}"
     )
 
 
 def main() -> None:
     chosen = sys.argv[1:] or ["probit", "logistic", "correlated", "mixture"]
     say(
-        f"{'':36s} {'':13s} {'ess':>8s} {'warm-up':>8s} {'draws':>8s} {'compiling':>9s} {'ess/s draws':>10s} {'ess/s all':>11s}"
+        f"{'':36s} {'':13s} {'ess':>8s} {'warm-up':>8s} {'draws':>8s} {'compiling':>9s} "
+        f"{'ess/s draws':>10s} {'ess/s all':>11s}"
     )
     if "probit" in chosen:
         model, rows = regression(300, 20_000, vcmc.models.Probit)

@@ -1,6 +1,6 @@
-"""What executors cost: milliseconds of pure overhead in an optimiser's round, and how much sooner two processes sample than one.
+"""Time executors: overhead of one evaluation, sampling in one and two processes, and overlap.
 
-Run on a quiet machine: python benchmarks/executors.py
+Run on an idle machine: .venv/bin/python benchmarks/executors.py    (some minutes)
 """
 
 import statistics
@@ -22,8 +22,8 @@ from vcmc.inference.chains import Plan, sample_shards
 from vcmc.progress import ProgressDisplay
 from vcmc.target import Target
 
-NUM_SHARDS, ROWS_OF_A_SHARD, DIM = 20, 5000, 300
-NUM_ROUNDS = 200
+NUM_SHARDS, ROWS_PER_SHARD, DIM = 20, 5000, 300
+NUM_ROUNDS = 200  # evaluations whose median is taken
 
 
 @contextmanager
@@ -62,19 +62,20 @@ EXECUTORS: dict[str, Callable[[], Any]] = {
 def no_work(
     shard_cache: ShardCache, task: Task, advance: Callable[[int], None], points: np.ndarray
 ) -> Any:
-    """What an evaluation at one point returns, without evaluating."""
+    """Return zeros in the shapes of an evaluation."""
     del shard_cache, task, advance
     return np.zeros(len(points)), np.zeros(points.shape)
 
 
 def rounds() -> None:
     say(
-        f"## A round: {NUM_SHARDS} shards of {ROWS_OF_A_SHARD} x {DIM}, one point, two slots; median of {NUM_ROUNDS}, ms"
+        f"## Evaluation: {NUM_SHARDS} shards of {ROWS_PER_SHARD} x {DIM}, one point, two slots; "
+        f"median of {NUM_ROUNDS}, ms"
     )
-    say("| executor | start and first round, s | without work | with scores |")
+    say("| executor | start and first evaluation, s | without work | with scores |")
     say("|---|---|---|---|")
     model = vcmc.models.Logistic(DIM)
-    rows = model.simulate(0, NUM_SHARDS * ROWS_OF_A_SHARD).rows
+    rows = model.simulate(0, NUM_SHARDS * ROWS_PER_SHARD).rows
     partition = vcmc.split(rows, NUM_SHARDS)
     point = jnp.zeros((1, DIM))
     for name, make in EXECUTORS.items():
@@ -102,7 +103,8 @@ def _milliseconds(function: Callable[[], Any], repeats: int = NUM_ROUNDS) -> flo
 def sampling() -> None:
     say()
     say(
-        "## Sampling: logistic regression, 16 shards of 5 000 x 50, NUTS, 200 + 400 steps; seconds without start and compiling"
+        "## Sampling: logistic regression, 16 shards of 5 000 x 50, NUTS, 200 + 400 steps; seconds "
+        "without start and compilation"
     )
     say("| executor | first run | second | third | one process / this |")
     say("|---|---|---|---|---|")
@@ -122,9 +124,9 @@ def sampling() -> None:
             for name, executor in executors.items():
                 seconds.setdefault(name, []).append(_sample(executor, shard_cache, 400))
     base = statistics.median(seconds["Processes(1)"])
-    for name, each in seconds.items():
-        shown = " | ".join(f"{value:.2f}" for value in each)
-        say(f"| {name} | {shown} | {base / statistics.median(each):.2f} |")
+    for name, values in seconds.items():
+        cells = " | ".join(f"{value:.2f}" for value in values)
+        say(f"| {name} | {cells} | {base / statistics.median(values):.2f} |")
 
 
 def _sample(executor: AbstractExecutor, shard_cache: ShardCache, num_draws: int) -> float:
@@ -145,10 +147,12 @@ def _sample(executor: AbstractExecutor, shard_cache: ShardCache, num_draws: int)
 def overlapping() -> None:
     say()
     say(
-        "## Overlap: probit regression, 40 shards of 2 500 x 100, two processes; seconds of a second run, everything compiled"
+        "## Overlap: probit regression, 40 shards of 2 500 x 100, two processes; seconds of a "
+        "second run, everything compiled"
     )
     say(
-        "| | whole run | from the last draw to the weights | iterations | largest estimated error, sds |"
+        "| | whole run | from the last draw to the weights | iterations | "
+        "largest estimated error, sds |"
     )
     say("|---|---|---|---|---|")
     model = vcmc.models.Probit(100)
@@ -164,9 +168,9 @@ def _run(model: vcmc.Model, rows: Any, executor: AbstractExecutor, overlap: bool
     begin = time.perf_counter()
     tree = vcmc.infer(model, rows, num_shards=40, thin=5, executor=executor, overlap=overlap)
     whole = time.perf_counter() - begin
-    known = tree.attrs
+    seconds = tree.attrs
     last = float(tree["sample_seconds"]["end"].max())
-    after = known["seconds_sample"] - last + known["seconds_check"] + known["seconds_combine"]
+    after = seconds["seconds_sample"] - last + seconds["seconds_check"] + seconds["seconds_combine"]
     error = float(np.abs(tree["mean_error"]["beta"]).max())
     iterations = len(tree["optimization"]["objective"])
     return f"| overlap={overlap} | {whole:.1f} | {after:.2f} | {iterations} | {error:.3f} |"

@@ -1,13 +1,17 @@
-"""How close combined draws come to the posterior, beside how close two serial chains come to each other.
+"""Measure errors of combined draws against the error between two serial chains, the floor.
 
-The reference of a problem is two long serial chains. Errors are of the test functions' means, standard deviations, and 5 % and
-95 % quantiles, over all test functions of a problem: the median, and the worst. The floor is the error between two serial chains as
-long as a shard's; it is the median over the three pairs of three chains. A Laplace approximation, which samples no
-shard at all, is there to show what is won by sampling. Seconds are of combining alone, compiling included.
+The reference of a problem is two long serial chains. Errors are those of means, standard
+deviations, and 5 % and 95 % quantiles: the median and the largest over all test functions of a
+problem. The floor is the error between two serial chains as long as a shard's, the median over the
+three pairs of three chains. A Laplace approximation shows the gain of sampling. Seconds are those
+of the combination alone, with compilation.
 
-Draws are kept in `.cache/floor`, by the problem's name and a checksum of its rows: remove them if a model or a sampler changes.
+Draws are stored in `.cache/floor`, by the problem's name and a checksum of its rows: remove them if
+a model or a sampler changes.
 
-Run: .venv/bin/python benchmarks/floor.py [--problems poisson,robust] [--shards 5,25,100] [--methods consensus,variational]
+Run (minutes per small problem, hours for all):
+
+    .venv/bin/python benchmarks/floor.py --problems poisson,robust --shards 5,25 --methods default
 """
 
 import argparse
@@ -23,16 +27,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from floor_report import Entry, Errors, Estimate, Report
 from jaxtyping import Float
 from problems import PROBLEMS, Problem, named_draws
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import spearmanr
 from timing import say
 
 import vcmc
 from vcmc.aggregators import BlockFamily
 from vcmc.combiners import AbstractCombiner, Average, Consensus, Variational
 from vcmc.data.params import to_params, to_points
+from vcmc.density import evaluate
 from vcmc.diagnostics.convergence import rhat
 from vcmc.linalg.stein import symmetric
 from vcmc.samplers.start import common_start, starts_of
@@ -49,21 +54,17 @@ METHODS: dict[str, AbstractCombiner] = {
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "floor"
 SERIAL_SEEDS, REFERENCE_SEEDS, SHARD_SEED = (101, 102, 103), (104, 105), 3
 ERROR_GROUPS = ("mean_error", "mean_error_se", "sd_error", "sd_error_se")
-KEPT = 4  # draws of a reference chain that are kept, in units of num_draws: longer ones are thinned
+MAX_STORED_STRETCH = 4  # longer reference chains are thinned to so many times num_draws
 GOOD_RHAT = 1.01
-NUM_JUDGED = 20  # draws of a shard whose log density is compared with that of the truth
-MAX_REFINED = 100  # coordinates, above which chains take minutes on two cores
-MAX_CURVED = (
-    1000  # coordinates, above which the curvature of a Laplace approximation takes too long
-)
-LARGEST = (
-    2**30
-)  # bytes of the shards' covariances, above which they do not fit into memory several times
+NUM_TRUTH_DRAWS = 20  # draws of a shard whose log density is compared with the truth's
+MAX_REFINED_DIM = 100  # above, refinement takes minutes on two cores
+MAX_LAPLACE_DIM = 1000  # above, the curvature takes too long
+MAX_COVARIANCE_BYTES = 2**30  # of all shards: several copies must fit into memory
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Draws by name, the seconds that they took, and what was doubtful about them."""
+    """Draws by name, their seconds, and warnings about them."""
 
     draws: dict[str, np.ndarray]
     seconds: float
@@ -71,126 +72,15 @@ class Sample:
 
 
 class Summary(NamedTuple):
-    """What draws say of each test function."""
+    """Means, standard deviations and quantiles of each test function."""
 
     mean: Float[np.ndarray, " quantity"]
     sd: Float[np.ndarray, " quantity"]
     quantiles: Float[np.ndarray, "level quantity"]
 
 
-class Errors(NamedTuple):
-    """Errors over all test functions; `mean` and `tail` in posterior sds, the others relative."""
-
-    mean_relative: float
-    mean: float
-    mean_worst: float
-    sd: float
-    sd_worst: float
-    tail: float
-    tail_worst: float
-
-
-class Estimate(NamedTuple):
-    """A self-estimated error beside the true one, both in posterior sds (means) or relative (sds)."""
-
-    problem: str
-    num_shards: int
-    method: str
-    verdict: str
-    parameter: str
-    mean: float
-    mean_se: float
-    mean_true: float
-    sd: float
-    sd_se: float
-    sd_true: float
-    noise: float  # of the truth, which is a reference chain's
-
-
-class Entry(NamedTuple):
-    """A row of the table."""
-
-    problem: str
-    num_shards: str
-    method: str
-    errors: Errors | None
-    seconds: float
-
-
-@dataclass
-class Report:
-    """A table that grows, and is written anew with every row."""
-
-    output: Path | None
-    entries: list[Entry] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    estimates: list[Estimate] = field(default_factory=list)
-
-    def add(self, entry: Entry) -> None:
-        """Add a row."""
-        self.entries.append(entry)
-        say(_line(entry))
-        self._write()
-
-    def remark(self, text: str) -> None:
-        """Add a remark, to stand below the table."""
-        self.remarks.append(text)
-        say(f"  {text}")
-        self._write()
-
-    def __str__(self) -> str:
-        head = (
-            "| problem | K | method | mean, relative | mean, sds | worst | sd, relative | worst | 5 % and 95 %, sds | worst | seconds |\n"
-            "|---|---|---|---|---|---|---|---|---|---|---|\n"
-        )
-        rows = "\n".join(_line(entry) for entry in self.entries)
-        remarks = "\n".join(f"- {remark}" for remark in self.remarks)
-        return f"{head}{rows}\n\n{self.honesty()}\n\n{remarks}\n"
-
-    def honesty(self) -> str:
-        """How well self-estimated errors of means and sds go with the true ones, over all that was judged."""
-        sound = [each for each in self.estimates if each.verdict != "poor"]
-        lines = []
-        for what in ("mean", "sd"):
-            true, found = (
-                np.array([getattr(e, what + end) for e in self.estimates]) for end in ("_true", "")
-            )
-            covered = [
-                abs(getattr(e, what) - getattr(e, what + "_true"))
-                < 2 * np.hypot(getattr(e, what + "_se"), e.noise)
-                for e in sound
-            ]
-            noise = np.array([each.noise for each in self.estimates])
-            clear = (
-                np.fmax(np.abs(true), np.abs(found)) > 3 * noise
-            )  # others are as good as the reference
-            if len(covered) > 2:
-                ranks = [
-                    spearmanr(np.abs(true[part]), np.abs(found[part])).statistic
-                    for part in (clear, noise > 0)
-                ]
-                lines.append(
-                    f"Self-estimated errors of {what}s: rank correlation with the true ones {ranks[0]:.3f} over {clear.sum()} numbers that "
-                    f"differ from the reference by three of its Monte Carlo errors ({ranks[1]:.3f} over all {len(true)}); of "
-                    f"{len(covered)} in results that are not called poor, {np.mean(covered):.1%} lie within two standard errors."
-                )
-        return " ".join(lines)
-
-    def _write(self) -> None:
-        if self.output:
-            self.output.write_text(str(self))
-
-
-def _line(entry: Entry) -> str:
-    numbers = (
-        [f"{value:.3g}" for value in entry.errors] if entry.errors else ["–"] * len(Errors._fields)
-    )
-    cells = [entry.problem, entry.num_shards, entry.method, *numbers, f"{entry.seconds:.2f}"]
-    return f"| {' | '.join(cells)} |"
-
-
-def kept(problem: Problem, name: str, make: Callable[[], Sample]) -> Sample:
-    """What is in the cache, made and put there if it is not."""
+def cached(problem: Problem, name: str, make: Callable[[], Sample]) -> Sample:
+    """Return a sample from the cache; make and store it if it is missing."""
     path = CACHE / f"{problem.name}-{_checksum(problem):08x}-{name}.npz"
     if not path.exists():
         sample = make()
@@ -216,7 +106,7 @@ def _checksum(problem: Problem) -> int:
 
 
 def serial_chain(problem: Problem, seed: int, stretch: int = 1) -> Sample:
-    """A chain on all rows, `stretch` times as long as a shard's, and thinned if it is very long."""
+    """Return a chain on all rows, `stretch` times as long as a shard's, thinned if very long."""
 
     def make() -> Sample:
         tree = vcmc.infer(
@@ -228,16 +118,16 @@ def serial_chain(problem: Problem, seed: int, stretch: int = 1) -> Sample:
             combiner=Average(),
             progress=False,
         )
-        step = max(1, stretch // KEPT)
+        step = max(1, stretch // MAX_STORED_STRETCH)
         draws = {name: array[::step] for name, array in named_draws(tree).items()}
-        inside = {name: draws[name] for name in problem.model.space}
-        return Sample(inside, tree.attrs["seconds_sample"], tree.attrs["warnings"])
+        params = {name: draws[name] for name in problem.model.space}
+        return Sample(params, tree.attrs["seconds_sample"], tree.attrs["warnings"])
 
-    return kept(problem, f"serial-{seed}-{stretch * problem.num_draws}", make)
+    return cached(problem, f"serial-{seed}-{stretch * problem.num_draws}", make)
 
 
 def shard_draws(problem: Problem, partition: vcmc.Partition) -> Sample:
-    """Draws of all shards, as arrays (shard, draw, …). How they would be combined does not matter to them."""
+    """Return draws (shard, draw, …) of all shards; they do not depend on the combiner."""
 
     def make() -> Sample:
         tree = vcmc.infer(
@@ -248,15 +138,15 @@ def shard_draws(problem: Problem, partition: vcmc.Partition) -> Sample:
             combiner=Average(),
             progress=False,
         )
-        inside = tree["subposterior"]
-        draws = {name: inside[name].to_numpy()[:, 0] for name in problem.model.space}
+        group = tree["subposterior"]
+        draws = {name: group[name].to_numpy()[:, 0] for name in problem.model.space}
         return Sample(draws, tree.attrs["seconds_sample"], tree.attrs["warnings"])
 
-    return kept(problem, f"shards-{partition.num_shards}-{problem.num_draws}", make)
+    return cached(problem, f"shards-{partition.num_shards}-{problem.num_draws}", make)
 
 
 def laplace(problem: Problem) -> Sample:
-    """Draws of a Gaussian in real coordinates, around the mode and as wide as the curvature there says."""
+    """Draw from the Laplace approximation in unconstrained coordinates."""
 
     def make() -> Sample:
         begin = time.perf_counter()
@@ -266,22 +156,19 @@ def laplace(problem: Problem) -> Sample:
         starts = starts_of(density, key)
         mode = common_start(target, starts)
         curvature = _curvature(target, mode)
-        closer = mode + jnp.linalg.solve(
-            curvature, target(mode[None])[1][0]
-        )  # a start need not be the mode
+        # a start need not be the mode: take a Newton step
+        closer = mode + jnp.linalg.solve(curvature, target(mode[None])[1][0])
         low, high = target(jnp.stack([mode, closer]))[0]
         if high > low:
             mode, curvature = closer, _curvature(target, closer)
         values, vectors = np.linalg.eigh(curvature)
-        notes = (
-            [] if values[0] > 0 else [f"{np.sum(values <= 0)} directions do not curve downwards"]
-        )
+        notes = [] if values[0] > 0 else [f"{np.sum(values <= 0)} directions of negative curvature"]
         root = vectors / np.sqrt(np.maximum(values, 1e-10 * values[-1]))
         noise = np.random.default_rng(0).normal(size=(problem.num_draws, len(mode)))
         draws = to_params(model.space, mode + jnp.asarray(noise @ root.T))
         return Sample(draws, time.perf_counter() - begin, notes)
 
-    return kept(problem, f"laplace-{problem.num_draws}", make)
+    return cached(problem, f"laplace-{problem.num_draws}", make)
 
 
 def _curvature(target: Target, point: Point) -> np.ndarray:
@@ -298,7 +185,7 @@ def _target(problem: Problem, partition: vcmc.Partition) -> Target:
 def lost_shards(
     problem: Problem, partition: vcmc.Partition, draws: dict[str, np.ndarray]
 ) -> list[int]:
-    """Shards whose draws have a far lower log density than the truth has: they sit in a wrong mode."""
+    """Return the shards in a wrong mode: their log density is far below the truth's."""
     if problem.truth is None:
         return []
     space = problem.model.space
@@ -307,37 +194,36 @@ def lost_shards(
     target = _target(problem, partition)
     for shard in range(target.num_shards):
         density = target.shard_cache.density(shard)
-        chosen = np.linspace(0, problem.num_draws - 1, NUM_JUDGED).round().astype(int)
-        points = to_points(space, {name: draws[name][shard, chosen] for name in space})
-        log_densities = vcmc.model.evaluate(density, jnp.concatenate([truth, points]))[0]
-        if (
-            log_densities[0] - jnp.mean(log_densities[1:]) > space.dim
-        ):  # in its mode: half that at most, or so
+        indices = np.linspace(0, problem.num_draws - 1, NUM_TRUTH_DRAWS).round().astype(int)
+        points = to_points(space, {name: draws[name][shard, indices] for name in space})
+        log_densities = evaluate(density, jnp.concatenate([truth, points]))[0]
+        # in the right mode the difference is about half the dimension
+        if log_densities[0] - jnp.mean(log_densities[1:]) > space.dim:
             lost.append(shard)
     return lost
 
 
 def summary(values: Float[np.ndarray, "draw quantity"]) -> Summary:
-    """Means, standard deviations and quantiles of all test functions."""
+    """Summarise all test functions."""
     return Summary(
         values.mean(axis=0), values.std(axis=0, ddof=1), np.quantile(values, [0.05, 0.95], axis=0)
     )
 
 
-def errors(found: Summary, exact: Summary, unit: Float[np.ndarray, " quantity"]) -> Errors:
-    """Errors of what was found, with posterior sds as the unit."""
-    gap = np.abs(found.mean - exact.mean)
-    spread = np.abs(found.sd / exact.sd - 1)
-    tail = np.abs(found.quantiles - exact.quantiles) / unit
+def errors(estimate: Summary, exact: Summary, sds: Float[np.ndarray, " quantity"]) -> Errors:
+    """Return errors in units of the posterior sds."""
+    mean = np.abs(estimate.mean - exact.mean)
+    sd = np.abs(estimate.sd / exact.sd - 1)
+    tail = np.abs(estimate.quantiles - exact.quantiles) / sds
     return Errors(
         *map(
             float,
             (
-                np.median(gap / np.abs(exact.mean)),
-                np.median(gap / unit),
-                np.max(gap / unit),
-                np.median(spread),
-                np.max(spread),
+                np.median(mean / np.abs(exact.mean)),
+                np.median(mean / sds),
+                np.max(mean / sds),
+                np.median(sd),
+                np.max(sd),
                 np.median(tail),
                 np.max(tail),
             ),
@@ -350,7 +236,7 @@ def _median(several: Sequence[Errors]) -> Errors:
 
 
 def references(problem: Problem, report: Report) -> Summary:
-    """The reference; on the way, the rows of the table that need no shards."""
+    """Return the reference, and report the rows of the table that need no shards."""
     partition = vcmc.split(problem.rows, 1)
     long = [serial_chain(problem, seed, problem.stretch) for seed in REFERENCE_SEEDS]
     short = [serial_chain(problem, seed) for seed in SERIAL_SEEDS]
@@ -360,13 +246,13 @@ def references(problem: Problem, report: Report) -> Summary:
     seconds = sum(sample.seconds for sample in long)
     doubtful = "" if worst < GOOD_RHAT else f", above {GOOD_RHAT}: doubtful"
     report.remark(
-        f"{problem.name}: reference of {len(long)} × {problem.stretch * problem.num_draws} draws in {seconds:.0f} s, {values.shape[2]} "
-        f"test functions, R-hat up to {worst:.4f}{doubtful}."
+        f"{problem.name}: reference of {len(long)} × {problem.stretch * problem.num_draws} draws "
+        f"in {seconds:.0f} s, {values.shape[2]} test functions, R-hat up to {worst:.4f}{doubtful}."
     )
     for sample, seed in zip([*long, *short], [*REFERENCE_SEEDS, *SERIAL_SEEDS], strict=True):
         one = {name: array[None] for name, array in sample.draws.items()}
         if lost_shards(problem, partition, one):
-            report.remark(f"{problem.name}: the serial chain of seed {seed} sits in a wrong mode.")
+            report.remark(f"{problem.name}: the serial chain of seed {seed} is in a wrong mode.")
         for note in sample.notes:
             report.remark(f"{problem.name}, serial chain of seed {seed}: {note}")
     chains = [summary(problem.quantities(sample.draws)) for sample in short]
@@ -378,14 +264,16 @@ def references(problem: Problem, report: Report) -> Summary:
     return exact
 
 
-def judge_laplace(problem: Problem, exact: Summary, report: Report) -> None:
-    """The row of the Laplace approximation."""
-    if problem.model.space.dim > MAX_CURVED:
+def report_laplace(problem: Problem, exact: Summary, report: Report) -> None:
+    """Report the row of the Laplace approximation."""
+    if problem.model.space.dim > MAX_LAPLACE_DIM:
         report.remark(f"{problem.name}: too many coordinates for a Laplace approximation.")
         return
     sample = laplace(problem)
-    found = summary(problem.quantities(sample.draws))
-    report.add(Entry(problem.name, "", "Laplace", errors(found, exact, exact.sd), sample.seconds))
+    estimate = summary(problem.quantities(sample.draws))
+    report.add(
+        Entry(problem.name, "", "Laplace", errors(estimate, exact, exact.sd), sample.seconds)
+    )
     for note in sample.notes:
         report.remark(f"{problem.name}, Laplace: {note}.")
 
@@ -393,30 +281,30 @@ def judge_laplace(problem: Problem, exact: Summary, report: Report) -> None:
 def self_estimates(
     problem: Problem, num_shards: int, method: str, tree: Any, reference: dict[str, np.ndarray]
 ) -> list[Estimate]:
-    """What a tree says of its own errors, parameter by parameter, beside the truth."""
+    """Return the estimated and true errors of a tree, parameter by parameter."""
     if "mean_error" not in tree.children:
         return []
-    found = []
+    result = []
     posterior = named_draws(tree)
     for name, exact in reference.items():
-        centre, spread = exact.mean(axis=0), exact.std(axis=0)
+        mean, sd = exact.mean(axis=0), exact.std(axis=0)
         draws = posterior[name]
-        order = _labels(problem, name, draws.mean(axis=0), centre)
+        order = _labels(problem, name, draws.mean(axis=0), mean)
         draws = draws[:, order] if len(order) else draws
         ess = vcmc.diagnostics.convergence.ess(
             exact.reshape(1, len(REFERENCE_SEEDS), -1, *exact.shape[1:])
         )[0]
-        for index in np.ndindex(centre.shape):
-            if not spread[index] > 0 or (len(index) == 2 and index[0] > index[1]):
+        for index in np.ndindex(mean.shape):
+            if not sd[index] > 0 or (len(index) == 2 and index[0] > index[1]):
                 continue  # a constant, or the same number again
             own = (int(order[index[0]]), *index[1:]) if len(order) else index
             estimates = [float(tree[group][name].to_numpy()[own]) for group in ERROR_GROUPS]
             if not np.isfinite(estimates).all():
                 continue  # a constant, up to rounding
-            gap = float((draws.mean(axis=0)[index] - centre[index]) / spread[index])
-            ratio = float(draws.std(axis=0)[index] / spread[index] - 1)
-            noise = 1 / np.sqrt(float(ess[index])) * max(1.0, abs(gap))
-            found.append(
+            mean_error = float((draws.mean(axis=0)[index] - mean[index]) / sd[index])
+            sd_error = float(draws.std(axis=0)[index] / sd[index] - 1)
+            noise = 1 / np.sqrt(float(ess[index])) * max(1.0, abs(mean_error))
+            result.append(
                 Estimate(
                     problem.name,
                     num_shards,
@@ -425,32 +313,32 @@ def self_estimates(
                     f"{name}{list(index)}",
                     estimates[0],
                     estimates[1],
-                    gap,
+                    mean_error,
                     estimates[2],
                     estimates[3],
-                    ratio,
+                    sd_error,
                     noise,
                 )
             )
-    return found
+    return result
 
 
-def _labels(problem: Problem, name: str, found: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Which of the components that were found are the exact ones, if they are exchangeable."""
+def _labels(problem: Problem, name: str, means: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Match exchangeable components to those of the reference."""
     if problem.model.space[name].num_labels is None:
         return np.array([], int)
-    gaps = np.sum((exact[:, None] - found[None]) ** 2, axis=tuple(range(2, exact.ndim + 1)))
-    return np.asarray(linear_sum_assignment(gaps)[1])
+    distances = np.sum((exact[:, None] - means[None]) ** 2, axis=tuple(range(2, exact.ndim + 1)))
+    return np.asarray(linear_sum_assignment(distances)[1])
 
 
-def judge_methods(
+def report_methods(
     problem: Problem,
     num_shards: int,
     methods: dict[str, AbstractCombiner],
     exact: Summary,
     report: Report,
 ) -> None:
-    """The rows of all methods on the draws of so many shards."""
+    """Report the rows of all methods on the draws of `num_shards` shards."""
     partition = vcmc.split(problem.rows, num_shards, seed=SHARD_SEED)
     where = f"{problem.name}, {num_shards} shards"
     chains = [serial_chain(problem, seed, problem.stretch).draws for seed in REFERENCE_SEEDS]
@@ -460,15 +348,15 @@ def judge_methods(
     try:
         sample = shard_draws(problem, partition)
     except Exception as error:
-        report.remark(f"{where}: not sampled, {type(error).__name__}: {error}")
+        report.remark(f"{where}: sampling failed, {type(error).__name__}: {error}")
         return
     report.remark(f"{where}: sampled in {sample.seconds:.1f} s. {' '.join(sample.notes)}".strip())
     if lost := lost_shards(problem, partition, sample.draws):
-        report.remark(f"{where}: {len(lost)} shards sit in a wrong mode.")
+        report.remark(f"{where}: {len(lost)} shards are in a wrong mode.")
     for name, combiner in methods.items():
         if _too_large(combiner, num_shards, problem.model.space.dim):
             report.remark(
-                f"{where}, {name}: left out, covariances of the shards do not fit into memory."
+                f"{where}, {name}: left out: covariances of the shards do not fit into memory."
             )
             continue
         begin = time.perf_counter()
@@ -482,14 +370,14 @@ def judge_methods(
             report.remark(f"{where}, {name}: failed, {type(error).__name__}: {error}")
             continue
         results = {name: (tree, tree.attrs["seconds_combine"])}
-        if name == "default" and problem.model.space.dim <= MAX_REFINED:
+        if name == "default" and problem.model.space.dim <= MAX_REFINED_DIM:
             refined = vcmc.refine(tree, problem.model, partition, progress=False)
             by = refined.attrs["refined_by"]
             results[f"refined by {by}"] = refined, refined.attrs["seconds_refine"]
         for label, (result, seconds) in results.items():
-            judged = errors(summary(problem.quantities(result)), exact, exact.sd)
+            result_errors = errors(summary(problem.quantities(result)), exact, exact.sd)
             report.estimates += self_estimates(problem, num_shards, label, result, reference)
-            report.add(Entry(problem.name, str(num_shards), label, judged, seconds))
+            report.add(Entry(problem.name, str(num_shards), label, result_errors, seconds))
             text = result.attrs["verdict_text"] if label.startswith(("default", "refined")) else ""
             report.remark(f"{where}, {label}: {result.attrs['verdict']}. {text}".strip())
 
@@ -498,7 +386,7 @@ def _too_large(combiner: AbstractCombiner, num_shards: int, dim: int) -> bool:
     return (
         isinstance(combiner, Consensus)
         and not combiner.diagonal
-        and 8 * num_shards * dim**2 > LARGEST
+        and 8 * num_shards * dim**2 > MAX_COVARIANCE_BYTES
     )
 
 
@@ -511,36 +399,35 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--problems", type=_names, default=list(PROBLEMS), help="names, with commas"
+        "--problems", type=_names, default=list(PROBLEMS), help="names, separated by commas"
     )
     parser.add_argument(
         "--shards",
         type=_names,
         default=["5", "25", "100"],
-        help="numbers, with commas; may be empty",
+        help="numbers, separated by commas; may be empty",
     )
     parser.add_argument(
         "--methods",
         type=_names,
         default=list(METHODS),
-        help="names, with commas; empty: sample only",
+        help="names, separated by commas; empty to sample only",
     )
-    parser.add_argument("--output", type=Path, help="a file to write the table to")
-    chosen = parser.parse_args()
-    if unknown := {*chosen.problems} - {*PROBLEMS} | {*chosen.methods} - {*METHODS}:
+    parser.add_argument("--output", type=Path, help="file of the table")
+    options = parser.parse_args()
+    if unknown := {*options.problems} - {*PROBLEMS} | {*options.methods} - {*METHODS}:
         parser.error(
-            f"there is no {sorted(unknown)}: problems are {list(PROBLEMS)}, methods {list(METHODS)}."
+            f"unknown names {sorted(unknown)}: problems are {list(PROBLEMS)}, methods "
+            f"{list(METHODS)}."
         )
-    warnings.simplefilter(
-        "ignore", vcmc.DoubtfulWarning
-    )  # they are in the trees, and so in the remarks
-    made = Report(chosen.output)
-    for name in chosen.problems:
+    warnings.simplefilter("ignore", vcmc.DoubtfulWarning)  # the remarks have them
+    report = Report(options.output)
+    for name in options.problems:
         problem = PROBLEMS[name]()
-        exact = references(problem, made)
-        judge_laplace(problem, exact, made)
-        for num_shards in chosen.shards:
-            picked = {method: METHODS[method] for method in chosen.methods}
-            judge_methods(problem, int(num_shards), picked, exact, made)
+        exact = references(problem, report)
+        report_laplace(problem, exact, report)
+        for num_shards in options.shards:
+            methods = {method: METHODS[method] for method in options.methods}
+            report_methods(problem, int(num_shards), methods, exact, report)
     say()
-    say(str(made))
+    say(str(report))

@@ -1,6 +1,6 @@
-"""How long `import vcmc` takes beside importing JAX and NumPyro themselves.
+"""Time `import vcmc` against importing JAX and NumPyro alone.
 
-Run: .venv/bin/python benchmarks/import_time.py
+Run: .venv/bin/python benchmarks/import_time.py    (about 20 seconds)
 """
 
 import statistics
@@ -20,7 +20,7 @@ def seconds(statement: str) -> float:
 
 def main() -> None:
     times: dict[str, list[float]] = {name: [] for name in STATEMENTS}
-    for _ in range(1 + REPEATS):  # taken in turns; the first round only fills the disk cache
+    for _ in range(1 + REPEATS):  # in turns; the first round fills the disk cache
         for name, statement in STATEMENTS.items():
             times[name].append(seconds(statement))
     medians = {name: statistics.median(values[1:]) for name, values in times.items()}

@@ -1,6 +1,9 @@
-"""Twenty random kill points in a row: the driver or one of its processes is killed with SIGKILL, and the run is started again where it is needed.
+"""Kill a run at twenty random times, and check that its draws do not change.
 
-In the end the draws must be bit for bit those of a run that nobody touched, every block there once. Run: python benchmarks/kills.py
+The driver or one of its processes is killed with SIGKILL, and the run is resumed. The final draws
+must be bit-identical to those of an undisturbed run, with every block stored once.
+
+Run: .venv/bin/python benchmarks/kills.py    (several minutes)
 """
 
 import os
@@ -27,7 +30,15 @@ import vcmc
 
 model = vcmc.models.Logistic(20)
 rows = model.simulate(0, 40_000).rows
-vcmc.infer(model, rows, num_shards=16, num_draws=2000, store=sys.argv[1], executor=vcmc.executors.Processes(2), progress=False)
+vcmc.infer(
+    model,
+    rows,
+    num_shards=16,
+    num_draws=2000,
+    store=sys.argv[1],
+    executor=vcmc.executors.Processes(2),
+    progress=False,
+)
 """
 
 
@@ -36,10 +47,10 @@ def command(folder: Path, cache: Path) -> list[str]:
 
 
 def children(pid: int) -> list[int]:
-    found = subprocess.run(
+    output = subprocess.run(
         ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
     ).stdout
-    return [int(each) for each in found.split()]
+    return [int(word) for word in output.split()]
 
 
 def num_blocks(folder: Path) -> int:
@@ -50,23 +61,22 @@ def main(folder: Path) -> None:
     cache, whole, killed = folder / "cache", folder / "whole", folder / "killed"
     begin = time.perf_counter()
     subprocess.run(command(whole, cache), check=True)
-    say(
-        f"a run that nobody touched: {time.perf_counter() - begin:.1f} s, {num_blocks(whole)} blocks"
-    )
+    say(f"undisturbed run: {time.perf_counter() - begin:.1f} s, {num_blocks(whole)} blocks")
     generator = random.Random(0)
     kills = {"driver": 0, "process": 0}
     runs = 1
     process = subprocess.Popen(command(killed, cache))
     while sum(kills.values()) < NUM_KILLS:
         kind = generator.choice(list(kills))
-        if kind == "process":  # there are none while the driver starts
+        if kind == "process":  # the driver starts without any
             while process.poll() is None and not children(process.pid):
                 time.sleep(0.01)
         time.sleep(generator.uniform(0.5, 12.0))
         if process.poll() is not None:
             if process.returncode == 0:
                 say(
-                    f"the run ended after {sum(kills.values())} kills, in run {runs}; its result is deleted, and a third of its blocks"
+                    f"run {runs} finished after {sum(kills.values())} kills; its result and a "
+                    "third of its blocks are deleted"
                 )
                 for path in [
                     *killed.glob("tree.*"),
@@ -97,8 +107,8 @@ def main(folder: Path) -> None:
         for name in one[group].data_vars
     )
     say(
-        f"{kills['driver']} drivers and {kills['process']} processes killed, {runs} runs: draws the same bit for bit: {same}; blocks: "
-        f"{num_blocks(killed)} of {num_blocks(whole)}"
+        f"{kills['driver']} drivers and {kills['process']} processes killed, {runs} runs: "
+        f"bit-identical draws: {same}; blocks: {num_blocks(killed)} of {num_blocks(whole)}"
     )
     sys.exit(0 if same and num_blocks(killed) == num_blocks(whole) else 1)
 

@@ -1,6 +1,8 @@
-"""More rows than fit: 10^7 rows x 20 columns of Parquet, in 64 shards, and what a run costs by the number of rows.
+"""Time and memory of a run on Parquet files of 10^4 to 10^7 rows × 20 columns, in 64 shards.
 
-Run on a quiet machine with 5 GB of free disk: python benchmarks/large.py [folder [exponents]]
+Run on an idle machine with 5 GB of free disk (about ten minutes; 10^7 rows take most of it):
+
+    .venv/bin/python benchmarks/large.py [FOLDER [EXPONENT ...]]
 """
 
 import multiprocessing
@@ -25,12 +27,12 @@ from vcmc.executors import Processes
 
 DIM, NUM_SHARDS = 19, 64
 NUM_DRAWS, SAMPLER = 100, vcmc.samplers.NUTS(num_warmup=100, target_accept=0.7)
-EXPONENTS = [int(each) for each in sys.argv[2:]] or [4, 5, 6, 7]
+EXPONENTS = [int(word) for word in sys.argv[2:]] or [4, 5, 6, 7]
 COLUMNS = {"x": [f"x{j}" for j in range(DIM)], "y": "y"}
 
 
-class Counting(Processes):
-    """Processes, with the messages and bytes that go to and fro counted by what is done."""
+class CountingProcesses(Processes):
+    """Processes that count messages and bytes by operation."""
 
     def __init__(self, num_processes: int):
         super().__init__(num_processes)
@@ -50,13 +52,13 @@ def _counted(call: Any, slot: Any, count: np.ndarray, message: bytes, advance: A
 
 
 def peak_memory(shard_cache: ShardCache, task: Task, advance: Callable[[int], None]) -> float:
-    """Megabytes that a process has held at most."""
+    """Return the peak memory of a process in MB."""
     del shard_cache, task, advance
     return _peak()
 
 
 def _peak() -> float:
-    """Of this process's own memory: what `getrusage` tells includes that of whoever started it."""
+    """Return this process's peak memory in MB; that of `getrusage` includes its parent's."""
     (line,) = [
         line
         for line in Path("/proc/self/status").read_text().splitlines()
@@ -66,13 +68,13 @@ def _peak() -> float:
 
 
 def elsewhere(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns in a process of its own, whose memory is not counted."""
+    """Call a function in a new process, whose memory does not count."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def write(path: Path, num_rows: int) -> None:
-    """Rows of a logistic regression, sorted by the first covariate, as files often are."""
+    """Write rows of a logistic regression, sorted by the first covariate, as files often are."""
     generator = np.random.default_rng(0)
     beta = np.linspace(-1, 1, DIM) / 2
     schema = pa.schema([(name, pa.float64()) for name in [*COLUMNS["x"], "y"]])
@@ -87,7 +89,7 @@ def write(path: Path, num_rows: int) -> None:
 
 
 def read(path: Path) -> float:
-    """Seconds of one pass over a file."""
+    """Return the seconds of one pass over a file."""
     begin = time.perf_counter()
     for _ in batches(path):
         pass
@@ -96,11 +98,13 @@ def read(path: Path) -> float:
 
 def main(folder: Path) -> None:
     say(
-        f"## Logistic regression on Parquet, {DIM} covariates, K={NUM_SHARDS}, Processes(2), 100 + 100 steps"
+        f"## Logistic regression on Parquet, {DIM} covariates, K={NUM_SHARDS}, Processes(2), "
+        "100 + 100 steps"
     )
     say(
-        "| rows | file, MB | one pass, s | dealing, s | check, start, s | sampling, s | µs a draw and 1000 rows | combining, s | "
-        "diagnosing, s | shard, MB | peak of a process, MB | allowed | of the driver | verdict |"
+        "| rows | file, MB | one pass, s | splitting, s | check, start, s | sampling, s | "
+        "µs per draw and 1000 rows | combining, s | diagnosis, s | shard, MB | "
+        "peak of a process, MB | limit | of the driver | verdict |"
     )
     say("|" + "---|" * 14)
     model = vcmc.models.Logistic(DIM)
@@ -114,8 +118,8 @@ def main(folder: Path) -> None:
         partition = vcmc.split(
             path, NUM_SHARDS, columns=COLUMNS, folder=folder / f"dealt-{exponent}"
         )
-        dealing = time.perf_counter() - begin
-        with Counting(2) as executor:
+        splitting = time.perf_counter() - begin
+        with CountingProcesses(2) as executor:
             tree = vcmc.infer(
                 model, partition, num_draws=NUM_DRAWS, sampler=SAMPLER, executor=executor
             )
@@ -132,16 +136,17 @@ def main(folder: Path) -> None:
             / (num_rows / NUM_SHARDS / 1000)
         )
         say(
-            f"| 10^{exponent} | {path.stat().st_size / 2**20:.0f} | {one_pass:.1f} | {dealing:.1f} | {seconds['seconds_start']:.1f} | "
-            f"{sampling:.1f} | {per_draw:.1f} | {seconds['seconds_combine']:.1f} | {seconds['seconds_diagnose']:.1f} | {shard:.1f} | "
+            f"| 10^{exponent} | {path.stat().st_size / 2**20:.0f} | {one_pass:.1f} | "
+            f"{splitting:.1f} | {seconds['seconds_start']:.1f} | {sampling:.1f} | {per_draw:.1f} | "
+            f"{seconds['seconds_combine']:.1f} | {seconds['seconds_diagnose']:.1f} | {shard:.1f} | "
             f"{max(peaks):.0f} | {2 * shard + 1024:.0f} | {_peak():.0f} | {tree.attrs['verdict']} |"
         )
     say()
-    say("Messages to and from the two processes in the last run, by what is done:")
-    say("| | messages | MB there | MB back |")
+    say("Messages to and from the two processes in the last run, by operation:")
+    say("| | messages | MB sent | MB received |")
     say("|---|---|---|---|")
-    for name, (messages, there, back) in executor.counts.items():
-        say(f"| `{name}` | {messages:.0f} | {there / 2**20:.2f} | {back / 2**20:.2f} |")
+    for name, (messages, sent, received) in executor.counts.items():
+        say(f"| `{name}` | {messages:.0f} | {sent / 2**20:.2f} | {received / 2**20:.2f} |")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""One Gibbs sweep of a Gaussian mixture, 50 000 rows, 8 components in 8 dimensions, against plain NumPy.
+"""Time a Gibbs sweep of a Gaussian mixture against plain NumPy.
 
-Run: .venv/bin/python benchmarks/mixture_sweep.py
+50 000 rows, 8 components in 8 dimensions.
+
+Run: .venv/bin/python benchmarks/mixture_sweep.py    (about 20 seconds)
 """
 
 from collections.abc import Callable
@@ -18,7 +20,7 @@ NUM_ROWS, NUM_COMPONENTS, DIM, SWEEPS, REPEATS = 50_000, 8, 8, 20, 15
 
 
 def plain(x: np.ndarray, centres: np.ndarray, by_gumbel: bool) -> Callable[[], None]:
-    """What one writes first: all rows at once, no loop over rows; noise scale 1, prior scale 2."""
+    """Return the straightforward sweep, vectorised over rows; noise scale 1, prior scale 2."""
     generator = np.random.default_rng(0)
 
     def run() -> None:
@@ -59,7 +61,8 @@ def main() -> None:
     say(f"{NUM_ROWS} rows, {NUM_COMPONENTS} components × {DIM}, median of {REPEATS}, in turns")
     for name, value in seconds.items():
         say(
-            f"{name:30s} {1e3 * value / SWEEPS:7.2f} ms a sweep, {best / value:5.1f} × the better plain one"
+            f"{name:30s} {1e3 * value / SWEEPS:7.2f} ms per sweep, "
+            f"{best / value:5.1f} × the speed of the better plain one"
         )
 
 

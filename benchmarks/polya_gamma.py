@@ -1,11 +1,13 @@
-r"""Pólya–Gamma Gibbs sampling of logistic regression, to be measured against NUTS.
+r"""Pólya–Gamma Gibbs sampling of logistic regression; `effective_draws.py` times it against NUTS.
 
-Polson, Scott and Windle (2013): if $\omega_n \mid \beta \sim PG(1, x_n^\top \beta)$, then
-$\beta \mid \omega, y \sim N(V X^\top (y - 1/2), V)$, $V = (X^\top \mathrm{diag}(\omega) X + \lambda I)^{-1}$.
+Polson, Scott and Windle (2013): if $\omega_n \mid \beta \sim PG(1, x_n^\top \beta)$, then $\beta
+\mid \omega, y \sim N(V X^\top (y - 1/2), V)$ with $V = (X^\top \mathrm{diag}(\omega) X + \lambda
+I)^{-1}$.
 
-PG(1, c) is a quarter of the tilted Jacobi variable $J^*(1, c/2)$, drawn exactly by Devroye's method (2009): a proposal in
-two pieces, an inverse Gaussian left of 0.64 and an exponential right of it, accepted by squeezing the density between
-partial sums of an alternating series. Nearly all proposals are accepted, so a round handles all rows still waiting.
+PG(1, c) is a quarter of the tilted Jacobi variable $J^*(1, c/2)$, drawn exactly by Devroye's method
+(2009): a proposal in two pieces, an inverse Gaussian left of 0.64 and an exponential right of it,
+accepted by squeezing the density between partial sums of an alternating series. Nearly all
+proposals are accepted, so a round handles all rows that are still waiting.
 """
 
 import numpy as np
@@ -13,7 +15,7 @@ from numpy.random import Generator
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_ndtr
 
-CUT = 0.64  # where the two pieces of the proposal meet: Devroye's choice, near the best for every tilt
+CUT = 0.64  # where the pieces of the proposal meet: Devroye's choice, near-optimal for every tilt
 
 
 def polya_gamma(c, rng: Generator):
@@ -31,10 +33,11 @@ def polya_gamma(c, rng: Generator):
 
 
 def _propose(z, rng):
-    """The mixture of a truncated inverse Gaussian on (0, CUT) and a shifted exponential beyond it."""
+    """Draw from a truncated inverse Gaussian on (0, CUT) or a shifted exponential beyond it."""
     rate = np.pi**2 / 8 + z**2 / 2
     root = np.sqrt(1 / CUT)
-    # log of the two masses: (pi / 2 rate) e^{-rate CUT} and 2 e^{-z} P(IG(1/z, 1) < CUT), the latter through its two normal terms
+    # logs of the two masses: (pi / 2 rate) e^{-rate CUT} and 2 e^{-z} P(IG(1/z, 1) < CUT), the
+    # latter by its two normal terms
     right = np.log(np.pi / 2 / rate) - rate * CUT
     left = np.log(2) + np.logaddexp(
         log_ndtr(root * (CUT * z - 1)) - z, log_ndtr(-root * (CUT * z + 1)) + z
@@ -48,11 +51,10 @@ def _propose(z, rng):
 
 
 def _truncated_inverse_gaussian(z, rng):
-    """Inverse Gaussian with mean 1/z and shape 1, given that it is below CUT."""
+    """Draw an inverse Gaussian with mean 1/z and shape 1, truncated to values below CUT."""
     out = np.empty_like(z)
-    far = (
-        1 / np.maximum(z, 1e-300) > CUT
-    )  # the mean lies beyond the cut: reflect a Levy tail, then thin for the tilt
+    # mean beyond the cut: reflect a Lévy tail, then thin for the tilt
+    far = 1 / np.maximum(z, 1e-300) > CUT
     waiting = np.flatnonzero(far)
     while len(waiting):
         first, second = rng.standard_exponential((2, len(waiting)))
@@ -62,9 +64,8 @@ def _truncated_inverse_gaussian(z, rng):
         )
         out[waiting[good]] = x[good]
         waiting = waiting[~good]
-    waiting = np.flatnonzero(
-        ~far
-    )  # the mean lies before the cut: plain draws (Michael, Schucany & Haas 1976) until one is
+    # mean before the cut: draw (Michael, Schucany & Haas 1976) until the value is, too
+    waiting = np.flatnonzero(~far)
     while len(waiting):
         mean = 1 / z[waiting]
         half = mean * rng.standard_normal(len(waiting)) ** 2 / 2
@@ -77,11 +78,10 @@ def _truncated_inverse_gaussian(z, rng):
 
 
 def _squeeze(x, rng):
-    """Accept x with probability f(x) / proposal(x), deciding by the partial sums of the alternating series."""
+    """Accept x with probability f(x) / proposal(x), by partial sums of the alternating series."""
     below = x <= CUT
-    base = np.where(
-        below, 2 / x, np.pi**2 * x / 2
-    )  # term n over term 0 is (2n + 1) exp(-base (n^2 + n)), on both sides
+    # term n over term 0 is (2n + 1) exp(-base (n^2 + n)), on both sides
+    base = np.where(below, 2 / x, np.pi**2 * x / 2)
     height = rng.random(len(x))
     partial = 1 - 3 * np.exp(-2 * base)
     accepted = height <= partial

@@ -1,9 +1,9 @@
-"""One Gibbs sweep of probit regression, 100 000 rows by 300, against the passes over X that it needs.
+"""Time a Gibbs sweep of probit regression, 100 000 × 300, against the passes over X that it needs.
 
-Serial (one shard): X is read range by range, once a sweep. Twenty shards, one after the other, each for many
-sweeps: a shard stays in cache.
+Serial (one shard): X is read range by range, once per sweep. Twenty shards, one after the other,
+with many sweeps each: a shard stays in cache.
 
-Run: .venv/bin/python benchmarks/probit_sweep.py
+Run: .venv/bin/python benchmarks/probit_sweep.py    (about a minute)
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ NUM_ROWS, DIM, NUM_SHARDS, SWEEPS, REPEATS = 100_000, 300, 20, 100, 9
 
 
 def two_passes(x: np.ndarray, beta: np.ndarray, z: np.ndarray) -> dict[str, Callable[[], None]]:
-    """X @ β and Xᵀ @ z, in three ways: by BLAS on either layout, and by two threads without BLAS's own."""
+    """Return X @ β and Xᵀ @ z in three ways: BLAS on either layout, and two threads of our own."""
     fortran = np.asfortranarray(x)
     pool = ThreadPoolExecutor(2)
     halves = [slice(0, len(x) // 2), slice(len(x) // 2, None)]
@@ -51,7 +51,7 @@ def two_passes(x: np.ndarray, beta: np.ndarray, z: np.ndarray) -> dict[str, Call
 def sweeps(
     model: vcmc.Model, rows: dict, num_shards: int, sampler: ProbitGibbs
 ) -> Callable[[], None]:
-    """`SWEEPS` sweeps of every shard, one shard after the other."""
+    """Return a function that runs `SWEEPS` sweeps of every shard, one shard after the other."""
     partition = vcmc.split(rows, num_shards)
     power = jnp.asarray(1 / num_shards)
     start, key = jnp.zeros(DIM), jax.random.key(0)
@@ -95,7 +95,7 @@ def main() -> None:
     for name in list(seconds)[3:7]:
         seconds[name] /= SWEEPS
     floor = min(seconds[name] for name in passes)
-    say(f"{NUM_ROWS} rows × {DIM}, float64 unless said, both cores, median of {REPEATS}, in turns")
+    say(f"{NUM_ROWS} rows × {DIM}, float64 unless noted, both cores, median of {REPEATS}, in turns")
     say(f"{'':45s} {'ms':>7s} {'/ two passes':>13s} {'/ serial':>9s}")
     for name, value in seconds.items():
         say(f"{name:45s} {1e3 * value:7.2f} {value / floor:13.2f} {value / seconds['serial']:9.2f}")

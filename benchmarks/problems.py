@@ -1,8 +1,8 @@
-"""Problems on which combination methods are judged: a model, its rows, and the test functions to get right.
+"""Problems of `floor.py` and `choosing.py`: models with rows and test functions.
 
-Problems are built when asked for, from fixed seeds: `PROBLEMS["probit-50"]()`. Each is there for a reason: many coordinates
-(probit, Wishart), exchangeable components (mixture), something rare that few shards have seen (rare-probit, logistic, poisson,
-simplex), or parameters that are no plain real numbers (robust, simplex, correlation).
+`PROBLEMS["probit-50"]()` builds a problem from fixed seeds. They have many coordinates (probit,
+Wishart), exchangeable components (mixture), rare events that few shards have (rare-probit,
+logistic, poisson, simplex), or constrained parameters (robust, simplex, correlation).
 """
 
 from collections.abc import Callable, Mapping
@@ -24,8 +24,8 @@ from vcmc.models.regression import rare_covariate
 from vcmc.results.tree import posterior_draws
 from vcmc.space import Params
 
-RARE = 0.002  # share of the rows that have the rare covariate: one of 500
-BATCH = 100  # draws whose test functions are computed together
+RARE_RATE = 0.002  # of the rare covariate: one row of 500
+BATCH_DRAWS = 100  # draws whose test functions are evaluated together
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +33,13 @@ class Problem:
     """A model, rows, and test functions.
 
     Attributes:
-        name: what it is called.
+        name: name of the problem.
         model: the model.
         rows: all rows.
-        num_draws: draws of every shard, and of every serial chain.
+        num_draws: draws per shard and per serial chain.
         test_functions: scalar functions of the params, as one vector.
-        stretch: chains of the reference are so many times as long as others.
-        truth: the params that made the rows, where a chain might sit in another mode.
+        stretch: length of the reference chains, in units of `num_draws`.
+        truth: params that generated the rows, where a chain might be in another mode.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Problem:
     truth: Mapping[str, np.ndarray] | None = None
 
     def quantities(self, posterior: Any) -> Float[np.ndarray, "draw quantity"]:
-        """Test functions of all draws of a tree, of a dataset (chain, draw, …), or of named arrays (draw, …)."""
+        """Return the test functions of all draws; see `named_draws` for their forms."""
         draws = {name: jnp.asarray(array) for name, array in named_draws(posterior).items()}
         return np.asarray(
             _apply(self.test_functions, {name: draws[name] for name in self.model.space})
@@ -60,11 +60,11 @@ class Problem:
 
 @partial(jax.jit, static_argnums=0)
 def _apply(functions: Callable[[Params], Array], draws: Params) -> Float[Array, "draw quantity"]:
-    return jax.lax.map(functions, draws, batch_size=BATCH)
+    return jax.lax.map(functions, draws, batch_size=BATCH_DRAWS)
 
 
 def named_draws(posterior: Any) -> dict[str, np.ndarray]:
-    """Draws of a tree, of a dataset (chain, draw, …), or of named arrays (draw, …), as arrays (draw, …)."""
+    """Return arrays (draw, …) from a tree, a dataset (chain, draw, …) or named arrays (draw, …)."""
     if hasattr(posterior, "children"):  # a DataTree
         return posterior_draws(posterior)
     if hasattr(posterior, "data_vars"):  # a Dataset
@@ -78,7 +78,7 @@ def coefficients(params: Params) -> Array:
 
 
 def probit(dim: int, num_rows: int, num_draws: int, stretch: int) -> Problem:
-    """Independent covariates, and coefficients of length about one."""
+    """Return a regression with independent covariates and coefficients of norm about one."""
     model = Probit(dim)
     beta = np.random.default_rng(1).normal(size=dim) / np.sqrt(dim)
     rows = model.simulate(0, num_rows, {"beta": beta}).rows
@@ -86,7 +86,7 @@ def probit(dim: int, num_rows: int, num_draws: int, stretch: int) -> Problem:
 
 
 def wishart(dim: int, num_rows: int, num_draws: int) -> Problem:
-    """A precision matrix drawn from its prior, judged by its eigenvalues."""
+    """Return a precision matrix drawn from its prior; test functions are its eigenvalues."""
     model = NormalWishart(dim)
     rows = model.simulate(0, num_rows).rows
     return Problem(
@@ -99,7 +99,7 @@ def wishart(dim: int, num_rows: int, num_draws: int) -> Problem:
 
 
 def mixture(noise_scale: float, stretch: int) -> Problem:
-    """Eight centres in eight dimensions, judged by which of 100 fresh points belong together."""
+    """Return eight centres in eight dimensions; test functions are comemberships of 100 points."""
     model = GaussianMixture(8, 8, prior_scale=2.0, noise_scale=noise_scale)
     truth, rows = model.simulate(0, 50_000)
     fresh = jnp.asarray(model.simulate(1, 100, truth).rows["x"])
@@ -115,21 +115,23 @@ def mixture(noise_scale: float, stretch: int) -> Problem:
 
 
 def rare_probit() -> Problem:
-    """The design of Scott et al. (2016): few ones, and a covariate that one row of a hundred has."""
+    """Return the design of Scott et al. (2016): few ones, and a covariate in 1 % of the rows."""
     return Problem("rare-probit-5", Probit(5), rare_covariate(0, 8500), 1000, coefficients)
 
 
 def covariates(
     generator: np.random.Generator, num_rows: int, dim: int, correlation: float
 ) -> np.ndarray:
-    """A constant, normal covariates that all correlate alike, and last a rare binary one."""
+    """Simulate an intercept, equicorrelated normal covariates and, last, a rare binary one."""
     shared = np.sqrt(correlation) * generator.normal(size=(num_rows, 1))
     own = np.sqrt(1 - correlation) * generator.normal(size=(num_rows, dim - 2))
-    return np.column_stack([np.ones(num_rows), shared + own, generator.random(num_rows) < RARE])
+    return np.column_stack(
+        [np.ones(num_rows), shared + own, generator.random(num_rows) < RARE_RATE]
+    )
 
 
 def logistic() -> Problem:
-    """Covariates of correlation 0.5, and a rare one."""
+    """Return a regression with covariates of correlation 0.5 and a rare one."""
     num_rows, dim = 50_000, 20
     generator = np.random.default_rng(2)
     x = covariates(generator, num_rows, dim, correlation=0.5)
@@ -139,7 +141,7 @@ def logistic() -> Problem:
 
 
 def poisson() -> Problem:
-    """Counts, mostly zero, with a log link and a rare covariate."""
+    """Return counts, mostly zero, with a log link and a rare covariate."""
     num_rows, dim = 50_000, 10
     generator = np.random.default_rng(3)
     x = covariates(generator, num_rows, dim, correlation=0.0)
@@ -148,9 +150,8 @@ def poisson() -> Problem:
 
     def log_likelihood(params: Params, rows: Rows) -> Float[Array, " row"]:
         log_rate = jnp.asarray(rows["x"]) @ params["beta"]
-        return jnp.asarray(rows["y"]) * log_rate - jnp.exp(
-            log_rate
-        )  # less log y!, which no parameter changes
+        # up to log y!, which does not depend on parameters
+        return jnp.asarray(rows["y"]) * log_rate - jnp.exp(log_rate)
 
     model = vcmc.Model(
         space={"beta": vcmc.Real(dim)},
@@ -161,7 +162,7 @@ def poisson() -> Problem:
 
 
 def robust() -> Problem:
-    """Regression with Student's t noise, its scale and degrees of freedom unknown."""
+    """Return a regression with Student's t noise of unknown scale and degrees of freedom."""
     num_rows, dim = 20_000, 8
     generator = np.random.default_rng(4)
     x = generator.normal(size=(num_rows, dim))
@@ -187,20 +188,20 @@ def robust() -> Problem:
 
 
 def simplex() -> Problem:
-    """Eight categories, two of which few shards have seen: their exact posterior is a Dirichlet distribution."""
+    """Return eight categories, two of them rare; the exact posterior is a Dirichlet."""
     counts = np.array([8000, 5000, 3000, 2000, 1475, 500, 20, 5])
     y = np.random.default_rng(5).permutation(np.repeat(np.arange(len(counts)), counts))
     model = vcmc.Model(
         space={"shares": vcmc.Simplex(len(counts))},
-        log_prior=lambda _: jnp.zeros(()),  # Dirichlet, all of its parameters one
-        # looked up first: the logarithm of a share that has underflowed to zero has no gradient
+        log_prior=lambda _: jnp.zeros(()),  # uniform
+        # index first: the logarithm of a share that underflowed to zero has no gradient
         log_likelihood=lambda params, rows: jnp.log(params["shares"][rows["y"]]),
     )
     return Problem("simplex", model, {"y": y}, 1000, lambda params: params["shares"])
 
 
 def correlation() -> Problem:
-    """Four correlated columns, judged by their correlations and scales."""
+    """Return four correlated columns; test functions are their correlations and scales."""
     num_rows, dim = 10_000, 4
     generator = np.random.default_rng(6)
     root = np.linalg.cholesky(0.6 * np.eye(dim) + 0.4) * np.array([0.5, 1.0, 2.0, 4.0])[:, None]

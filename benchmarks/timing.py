@@ -1,4 +1,4 @@
-"""Time functions side by side: taken in turns, so that a busy moment of the machine hits all of them."""
+"""Timing and printing, shared by the benchmark scripts; not a benchmark itself."""
 
 import statistics
 import sys
@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 
 
 def in_turns(functions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each function; a first round, which compiles and warms caches, is left out."""
+    """Return the median seconds of each function.
+
+    Functions take turns, so that a busy moment of the machine affects all of them. A first round,
+    which compiles and warms caches, is not counted.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(1 + repeats):
         for name, function in functions.items():
@@ -18,6 +22,6 @@ def in_turns(functions: Mapping[str, Callable[[], object]], repeats: int) -> dic
 
 
 def say(line: str = "") -> None:
-    """One line of a report."""
+    """Print a line of a report at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -1,9 +1,11 @@
-"""Variational consensus on the paper's hard cases, K = 100: how close it comes, and how long it takes.
+"""Errors and seconds of variational consensus on the paper's hard cases, K = 100.
 
-Errors are medians of relative errors of test functions against a long serial chain; the floor is the error of a second
-serial chain. Seconds of combining are given twice: the first time, with compiling, and again, without.
+Errors are medians of relative errors of test functions against a long serial chain; the floor is
+the error of a second serial chain. Seconds of the combination are given twice: of the first call,
+with compilation, and of later ones.
 
-Run: .venv/bin/python benchmarks/variational.py [probit] [mixture] [large [refined]]
+Run: .venv/bin/python benchmarks/variational.py [probit] [mixture] [large [refined]] (some minutes
+each; `refined` adds four)
 """
 
 import statistics
@@ -39,7 +41,7 @@ METHODS: dict[str, AbstractCombiner] = {
     "variational, projected gradients": Variational(BlockFamily(), optimizer=ProjectedGradient()),
     "affine, the default": Variational(),
 }
-FULL = {"variational, full weights": Variational(family=VectorFamily(full=True))}
+FULL_WEIGHTS = {"variational, full weights": Variational(family=VectorFamily(full=True))}
 
 
 def compare(
@@ -53,7 +55,7 @@ def compare(
     """Sample the shards, combine their draws by all methods, and print errors and seconds."""
     partition = vcmc.split(rows, NUM_SHARDS, seed=3)
     tree = vcmc.infer(model, partition, num_draws=1000, seed=3, combiner=Average())
-    (name,) = model.space  # real coordinates are the values themselves
+    (name,) = model.space  # unconstrained, so that points are the values themselves
     draws = tree["subposterior"][name].to_numpy().reshape(NUM_SHARDS, 1000, model.space.dim)
     target = Target(
         model, [partition.load(shard) for shard in range(NUM_SHARDS)], vcmc.executors.Local()
@@ -61,8 +63,8 @@ def compare(
     shards = Subposteriors(jnp.asarray(draws), model.space, target)
     exact, other = map(value, references)
 
-    def error(found: np.ndarray) -> float:
-        return float(np.median(np.abs(found - exact) / np.abs(exact)))
+    def error(estimate: np.ndarray) -> float:
+        return float(np.median(np.abs(estimate - exact) / np.abs(exact)))
 
     say(f"{'floor: a second serial chain':45s} error {error(other):.4f}")
     for name, combiner in methods.items():
@@ -73,8 +75,8 @@ def compare(
             seconds.append(time.perf_counter() - begin)
         again = statistics.median(seconds[1:])
         say(
-            f"{name:45s} error {error(value(combined)):.4f}   seconds {seconds[0]:6.2f} first, {again:6.2f} again "
-            f"({again / serial_seconds:.3f} of the serial chain)"
+            f"{name:45s} error {error(value(combined)):.4f}   seconds {seconds[0]:6.2f} first, "
+            f"{again:6.2f} later ({again / serial_seconds:.3f} of the serial chain)"
         )
 
 
@@ -86,10 +88,13 @@ def probit() -> None:
     serial = [vcmc.infer(model, rows, num_shards=1, num_draws=5000, seed=seed) for seed in (1, 2)]
     seconds = serial[1].attrs["seconds_sample"]
     say(
-        f"probit, {num_rows} rows, {dim} coefficients; serial Gibbs chain, 5 000 sweeps and warm-up: {seconds:.2f} s"
+        f"probit, {num_rows} rows, {dim} coefficients; serial Gibbs chain, 5 000 sweeps and "
+        f"warm-up: {seconds:.2f} s"
     )
     references = [tree["posterior"]["beta"].to_numpy()[0] for tree in serial]
-    compare(model, rows, lambda draws: draws.mean(axis=0), references, METHODS | FULL, seconds)
+    compare(
+        model, rows, lambda draws: draws.mean(axis=0), references, METHODS | FULL_WEIGHTS, seconds
+    )
 
 
 def mixture() -> None:
@@ -104,27 +109,28 @@ def mixture() -> None:
     nuts = vcmc.infer(
         model, simulated.rows, num_shards=1, num_draws=200, sampler=NUTS(num_warmup=100)
     )
+    gibbs_seconds, nuts_seconds = (tree.attrs["seconds_sample"] for tree in (serial[1], nuts))
     say(
-        f"mixture, {num_rows} rows, {num_components} centres in {dim} dimensions; serial Gibbs chain, 1 000 draws: "
-        f"{serial[1].attrs['seconds_sample']:.2f} s; NUTS, as the paper samples by HMC, 300 steps: "
-        f"{nuts.attrs['seconds_sample']:.2f} s, so 1 300 steps {nuts.attrs['seconds_sample'] * 1300 / 300:.1f} s"
+        f"mixture, {num_rows} rows, {num_components} centres in {dim} dimensions; serial Gibbs "
+        f"chain, 1 000 draws: {gibbs_seconds:.2f} s; NUTS, since the paper uses HMC, 300 steps: "
+        f"{nuts_seconds:.2f} s, so 1 300 steps {nuts_seconds * 1300 / 300:.1f} s"
     )
 
     @jax.jit
     def comembership(centres: jax.Array) -> jax.Array:
         return jax.lax.map(
-            lambda one: model.test_functions({"centres": one}, fresh)["comembership"], centres
+            lambda draw: model.test_functions({"centres": draw}, fresh)["comembership"], centres
         ).mean(axis=0)
 
     def value(draws: np.ndarray) -> np.ndarray:
         return np.asarray(comembership(jnp.asarray(draws.reshape(-1, num_components, dim))))
 
     references = [tree["posterior"]["centres"].to_numpy()[0] for tree in serial]
-    compare(model, simulated.rows, value, references, METHODS, serial[1].attrs["seconds_sample"])
+    compare(model, simulated.rows, value, references, METHODS, gibbs_seconds)
 
 
 def large() -> None:
-    """The paper's large probit regression: seconds of every stage beside those of a serial chain of the paper's length."""
+    """Time every stage of the paper's large probit regression, against the paper's serial chain."""
     dim, num_rows, num_sweeps = 300, 100_000, 5100
     model = Probit(dim)
     beta = np.random.default_rng(1).normal(size=dim) / np.sqrt(dim)
@@ -135,13 +141,15 @@ def large() -> None:
     seconds = serial.attrs["seconds_sample"]
     exact = serial["posterior"]["beta"].to_numpy()[0]
     say(
-        f"probit, {num_rows} rows, {dim} coefficients; serial Gibbs chain, {num_sweeps} sweeps: {seconds:.1f} s"
+        f"probit, {num_rows} rows, {dim} coefficients; serial Gibbs chain, {num_sweeps} sweeps: "
+        f"{seconds:.1f} s"
     )
     partition = vcmc.split(rows, NUM_SHARDS, seed=3)
     tree = vcmc.infer(model, partition, num_draws=1000, seed=3, combiner=Average())
-    sampled = tree.attrs["seconds_sample"]
+    shard_seconds = tree.attrs["seconds_sample"]
     say(
-        f"{NUM_SHARDS} shards, 1 000 draws each: {sampled:.1f} s, {sampled / seconds:.3f} of the serial chain"
+        f"{NUM_SHARDS} shards, 1 000 draws each: {shard_seconds:.1f} s, "
+        f"{shard_seconds / seconds:.3f} of the serial chain"
     )
     draws = jnp.asarray(tree["subposterior"]["beta"].to_numpy().reshape(NUM_SHARDS, 1000, dim))
     target = Target(
@@ -150,20 +158,21 @@ def large() -> None:
     shards = Subposteriors(draws, model.space, target)
 
     def report(name: str, run: Callable[[], np.ndarray], times: int) -> np.ndarray:
-        taken = []
+        elapsed = []
         for _ in range(times):
             begin = time.perf_counter()
-            found = run()
-            taken.append(time.perf_counter() - begin)
+            merged = run()
+            elapsed.append(time.perf_counter() - begin)
         sds = exact.std(axis=0)
-        off = np.median(np.abs(found.mean(axis=0) - exact.mean(axis=0)) / sds)
-        wide = np.median(np.abs(found.std(axis=0) / sds - 1))
-        last = statistics.median(taken[1:] or taken)
+        mean_error = np.median(np.abs(merged.mean(axis=0) - exact.mean(axis=0)) / sds)
+        sd_error = np.median(np.abs(merged.std(axis=0) / sds - 1))
+        later = statistics.median(elapsed[1:] or elapsed)
         say(
-            f"{name:30s} means {off:.3f} sds off, sds {wide:.3f}; seconds {taken[0]:6.2f} first, {last:6.2f} again "
-            f"({last / seconds:.3f} of the serial chain)"
+            f"{name:30s} errors: means {mean_error:.3f} sd, sds {sd_error:.3f}; seconds "
+            f"{elapsed[0]:6.2f} first, {later:6.2f} later "
+            f"({later / seconds:.3f} of the serial chain)"
         )
-        return found
+        return merged
 
     report("consensus, full", lambda: np.asarray(Consensus()(shards).draws), 2)
     family, start = AffineFamily(), Precision()
@@ -176,7 +185,7 @@ def large() -> None:
     begin = time.perf_counter()
     diagnosis = diagnose_draws(merged[None], target, [], 0)
     say(f"diagnosis: {time.perf_counter() - begin:.2f} s. {diagnosis.text}")
-    if "refined" in sys.argv:  # it takes minutes
+    if "refined" in sys.argv:  # takes minutes
         report("refined", lambda: refine_draws(merged[None], target).draws.reshape(-1, dim), 1)
 
 

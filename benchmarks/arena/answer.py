@@ -1,4 +1,4 @@
-"""What a contestant gives, and what all of them are given alike."""
+"""The answer of a method to a problem, and conversions that all methods share."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,22 +6,23 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from contests import Contest
+from problems import Problem
 
 Draws = dict[str, np.ndarray]
 
 
 class Answer(NamedTuple):
-    """Draws so far (draw, …), and the seconds since the beginning; what was compiled by then, if it can be told apart.
+    """The draws so far, and the seconds that they took.
 
     Attributes:
-        draws: by name, of one chain after the other, or of chains in turns; none as long as there are none.
-        seconds: when they were there.
-        seconds_compile: how many of these went into compiling.
-        seconds_critical: with a machine for each shard: start, compiling, slowest shard and combination.
-        seconds_slowest: of these, slowest shard and combination.
-        ready: when each draw was there, where draws come one after the other.
-        remark: whatever else there is to say.
+        draws: arrays (draw, …) by name, chain after chain or interleaved; empty before the first.
+        seconds: seconds from the start to the last draw.
+        seconds_compile: seconds of compilation among these, if known.
+        seconds_critical: seconds with one machine per shard: start, compilation, slowest shard
+            and combination.
+        seconds_slowest: seconds of the slowest shard and the combination among these.
+        ready: seconds at which each draw was ready, for methods that draw one after the other.
+        remark: settings and other facts worth printing.
     """
 
     draws: Draws
@@ -33,29 +34,30 @@ class Answer(NamedTuple):
     remark: str = ""
 
 
-Contestant = Callable[[Contest], Iterator[Answer]]
+Method = Callable[[Problem], Iterator[Answer]]
 
 
-def path_of(folder: Path, contest: str, what: str) -> Path:
-    """Where an answer is kept, or what else there is of a contest; the ending is yet to come."""
+def path_of(folder: Path, problem: str, content: str) -> Path:
+    """Return the path, without suffix, of an answer or of another file about a problem."""
     words = (
-        "".join(letter if letter.isalnum() else "-" for letter in name) for name in (contest, what)
+        "".join(letter if letter.isalnum() else "-" for letter in name)
+        for name in (problem, content)
     )
     return folder / "--".join(words)
 
 
-def rows_of(contest: Contest) -> dict[str, Any]:
-    """All rows, on JAX's device."""
-    return {name: jnp.asarray(array) for name, array in contest.rows.items()}
+def rows_of(problem: Problem) -> dict[str, Any]:
+    """Return all rows as JAX arrays."""
+    return {name: jnp.asarray(array) for name, array in problem.rows.items()}
 
 
 def named(samples: Any) -> Draws:
-    """Draws as NumPy arrays."""
+    """Return draws as NumPy arrays."""
     return {name: np.asarray(values, float) for name, values in samples.items()}
 
 
-def names_of(contest: Contest) -> frozenset[str]:
-    """Names of the NumPyro model's parameters: others may have more."""
+def names_of(problem: Problem) -> frozenset[str]:
+    """Return the parameter names of the NumPyro model; the PyMC and Stan models may have more."""
     import vcmc
 
-    return frozenset(vcmc.from_numpyro(contest.model, contest.rows).space)
+    return frozenset(vcmc.from_numpyro(problem.model, problem.rows).space)

@@ -1,7 +1,13 @@
-"""`make bench`: vcmc and what a user would pick instead, on the same rows in the same run; writes benchmarks/RESULTS.md.
+"""Compare vcmc with the methods that a user would pick instead, on eight problems.
 
-Every contestant of every contest runs in a process of its own, one after the other, and is stopped after some minutes: what it had by then is
-kept. Answers lie in `benchmarks/arena/answers/`, where a second run finds those that are there already; `--again` makes them anew.
+Each method runs on each problem in its own process, one after the other, with a time limit; the
+draws that it had by then count. Answers are stored in `benchmarks/arena/answers/`, so that a second
+run makes only those that are missing. In the end `benchmarks/RESULTS.md` is written.
+
+Run `make bench` on an idle machine: about two hours on two cores. To run one method on one problem,
+in a minute or less:
+
+    .venv/bin/python benchmarks/arena/arena.py --problems small --methods "vcmc;NumPyro NUTS"
 """
 
 import argparse
@@ -13,10 +19,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from answer import Answer
+    from problems import Problem
 
 FOLDER = Path(__file__).parent
 ANSWERS = FOLDER / "answers"
@@ -24,56 +35,14 @@ NUM_CORES = (
     len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 )
 
+# Time limits in minutes. All speed-ups are relative to full-data NUTS, so it gets the longest.
+REFERENCE_MINUTES = 60.0
+SMALL_MINUTES = 4.0
+LARGE_MINUTES = 10.0
+LARGE_NUTS_MINUTES = 30.0
+LARGE_ROWS = 100_000  # from here on chains on all rows take fewer steps
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--contests", default="all", help="names, with commas between them")
-    parser.add_argument("--contestants", default="all", help="names, with semicolons between them")
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        help="after which a contestant is stopped: 4, or 10 where rows are many, unless told",
-    )
-    parser.add_argument(
-        "--again", action="store_true", help="make answers anew that are there already"
-    )
-    parser.add_argument(
-        "--page-only", action="store_true", help="write the page of the answers that are there"
-    )
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
-    said = parser.parse_args()
-    if said.child:
-        _child(*said.child)
-        return
-    ANSWERS.mkdir(exist_ok=True)
-    if not said.page_only:
-        begin = time.perf_counter()
-        _run_all(said)
-        sys.stdout.write(f"{(time.perf_counter() - begin) / 60:.0f} minutes in all\n")
-    from results import write_page
-
-    write_page(ANSWERS, FOLDER.parent / "RESULTS.md")
-
-
-def _run_all(said: Any) -> None:
-    from contestants import CONTESTANTS
-    from contests import CONTESTS
-
-    names = (
-        list(dict.fromkeys(["logistic", "probit", *SWEEP, *CONTESTS]))
-        if said.contests == "all"
-        else said.contests.split(",")
-    )
-    chosen = list(CONTESTANTS) if said.contestants == "all" else said.contestants.split(";")
-    for contest in names:
-        swept = "@" in contest
-        for contestant in [] if swept else ["reference", *chosen]:
-            _run(contest, contestant, said)
-        for contestant in SWEEP.get(contest, []):
-            _run(contest, contestant, said)
-
-
-# Cost against N, and against K: logistic@N/K.
+# Methods that are timed by number of rows N and shards K, as logistic@N/K.
 SWEEP = {
     "logistic@10000/20": ["vcmc, 100 draws", "NumPyro NUTS"],
     "logistic@100000/20": ["vcmc, 100 draws", "NumPyro NUTS"],
@@ -82,142 +51,197 @@ SWEEP = {
 }
 
 
-def _run(contest: str, contestant: str, said: Any) -> None:
+def main() -> None:
+    options = _options()
+    if options.child:
+        _child(*options.child)
+        return
+    ANSWERS.mkdir(exist_ok=True)
+    if not options.page_only:
+        begin = time.perf_counter()
+        _run_all(options)
+        sys.stdout.write(f"{(time.perf_counter() - begin) / 60:.0f} minutes in total\n")
+    from results import write_page
+
+    write_page(ANSWERS, FOLDER.parent / "RESULTS.md")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--problems", default="all", help="names, separated by commas")
+    parser.add_argument("--methods", default="all", help="names, separated by semicolons")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help=f"time limit of a method; default {SMALL_MINUTES:g}, or {LARGE_MINUTES:g} for "
+        f"problems with many rows ({LARGE_NUTS_MINUTES:g} for NUTS)",
+    )
+    parser.add_argument("--again", action="store_true", help="replace answers that exist")
+    parser.add_argument(
+        "--page-only", action="store_true", help="only write the page from the stored answers"
+    )
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _run_all(options: argparse.Namespace) -> None:
+    from methods import METHODS
+    from problems import PROBLEMS
+
+    problems = (
+        list(dict.fromkeys(["logistic", "probit", *SWEEP, *PROBLEMS]))
+        if options.problems == "all"
+        else options.problems.split(",")
+    )
+    methods = list(METHODS) if options.methods == "all" else options.methods.split(";")
+    for problem in problems:
+        for method in SWEEP.get(problem, []) if "@" in problem else ["reference", *methods]:
+            _run(problem, method, options)
+
+
+def _run(problem: str, method: str, options: argparse.Namespace) -> None:
+    """Run one method on one problem in a process of its own, and record how it ended."""
     from answer import path_of
 
-    path = path_of(ANSWERS, contest, contestant)
-    if path.with_suffix(".json").exists() and not said.again:
+    path = path_of(ANSWERS, problem, method)
+    record_file = path.with_suffix(".json")
+    if record_file.exists() and not options.again:
         return
-    for ending in (".json", ".npz"):
-        path.with_suffix(ending).unlink(missing_ok=True)
-    own = None if contestant == "reference" else said.minutes
-    limit = 60 * (own or _minutes(contest, contestant))
+    for suffix in (".json", ".npz"):
+        path.with_suffix(suffix).unlink(missing_ok=True)
+    minutes = None if method == "reference" else options.minutes
     begin = time.perf_counter()
+    failure = _run_child(problem, method, path, 60 * (minutes or _time_limit(problem, method)))
+    seconds = time.perf_counter() - begin
+    record = json.loads(record_file.read_text()) if record_file.exists() else {}
+    record |= {"problem": problem, "method": method, "failure": failure}
+    record |= {"seconds_waited": seconds, "ended": time.strftime("%Y-%m-%d %H:%M")}
+    record_file.write_text(json.dumps(record, indent=1))
+    sys.stdout.write(f"{problem:20s} {method:20s} {seconds:7.1f} s  {failure}\n")
+    sys.stdout.flush()
+
+
+def _run_child(problem: str, method: str, path: Path, limit: float) -> str:
+    """Return an empty string, or why the child process failed."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")]),
         "ARENA_ANSWERS": str(ANSWERS),
     }
-    if contestant == "NumPyro NUTS":  # its chains run side by side on as many devices
+    if method == "NumPyro NUTS":  # runs its chains in parallel, on one device each
         environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_CORES}"
-    words = [sys.executable, __file__, "--child", contest, contestant, str(path)]
-    try:
-        child = subprocess.Popen(
-            words,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        _, stderr = child.communicate(timeout=limit)
-        failure = "" if child.returncode == 0 else _error_of(stderr)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)  # with those that it has started
-        child.wait()
-        failure = f"stopped after {limit / 60:.0f} minutes"
-    kept = (
-        json.loads(path.with_suffix(".json").read_text())
-        if path.with_suffix(".json").exists()
-        else {}
+    child = subprocess.Popen(
+        [sys.executable, __file__, "--child", problem, method, str(path)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    kept |= {"contest": contest, "contestant": contestant, "failure": failure}
-    kept |= {
-        "seconds_waited": time.perf_counter() - begin,
-        "ended": time.strftime("%Y-%m-%d %H:%M"),
-    }
-    path.with_suffix(".json").write_text(json.dumps(kept, indent=1))
-    took = time.perf_counter() - begin
-    sys.stdout.write(f"{contest:20s} {contestant:20s} {took:7.1f} s  {failure}\n")
-    sys.stdout.flush()
+    try:
+        _, stderr = child.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)  # with its own children
+        child.wait()
+        return f"stopped after {limit / 60:.0f} minutes"
+    return "" if child.returncode == 0 else _error_line(stderr)
 
 
-def _minutes(contest: str, contestant: str) -> float:
-    """After how many a contestant is stopped; full-data NUTS, which all others are measured by, is waited for."""
-    from contests import LARGE
+def _time_limit(problem: str, method: str) -> float:
+    """Return the minutes after which a method is stopped."""
+    from problems import LARGE
 
-    if contestant == "reference":
-        return 60
-    if contest not in LARGE and "@" not in contest:
-        return 4
-    return 30 if contestant == "NumPyro NUTS" else 10
+    if method == "reference":
+        return REFERENCE_MINUTES
+    if problem not in LARGE and "@" not in problem:
+        return SMALL_MINUTES
+    return LARGE_NUTS_MINUTES if method == "NumPyro NUTS" else LARGE_MINUTES
 
 
-def _error_of(stderr: str) -> str:
-    """The line that names the error."""
+def _error_line(stderr: str) -> str:
+    """Return the line that names the error."""
     lines = [line for line in stderr.splitlines() if "Error" in line and not line.startswith(" ")]
     return (lines or stderr.strip().splitlines() or ["?"])[-1].removeprefix("NotImplementedError: ")
 
 
-def _child(contest: str, contestant: str, where: str) -> None:
+def _child(name: str, method: str, path: str) -> None:
+    import vcmc  # noqa: F401  # first: it switches to double precision, for all methods
+
+    problem = _problem(name)
+    for answer in _answers(problem, method):
+        _store(Path(path), problem, method, answer)
+
+
+def _problem(name: str) -> "Problem":
+    from problems import PROBLEMS
+
+    base, _, size = name.partition("@")
+    if not size:
+        return PROBLEMS[base]()
+    num_rows, num_shards = map(int, size.split("/"))
+    return replace(
+        PROBLEMS[base](num_rows),
+        name=name,
+        num_shards=num_shards,
+        is_large=num_rows >= LARGE_ROWS,
+    )
+
+
+def _answers(problem: "Problem", method: str) -> Any:
     from answer import Answer
-    from contestants import CONTESTANTS
-    from contests import CONTESTS
+    from methods import METHODS
     from reference import reference
 
-    import vcmc  # first: it switches to double precision, for all
-
-    name, _, size = contest.partition("@")
-    if size:
-        num_rows, num_shards = map(int, size.split("/"))
-        found: Any = CONTESTS[name](num_rows)
-        found = type(found)(
-            **{
-                **found.__dict__,
-                "name": contest,
-                "num_shards": num_shards,
-                "is_large": num_rows >= 100_000,
-            }
-        )
-    else:
-        found = CONTESTS[name]()
-    path = Path(where)
-    if contestant == "reference":
-        begin = time.perf_counter()
-        draws, num_chains = reference(found)
-        answers = iter([Answer(draws, time.perf_counter() - begin, remark=f"{num_chains} chains")])
-    else:
-        answers = CONTESTANTS[contestant](found)
-    for answer in answers:
-        arrays = dict(answer.draws) | ({} if answer.ready is None else {"ready!": answer.ready})
-        if answer.draws:
-            np.savez(path.with_suffix(".part.npz"), **arrays)
-            path.with_suffix(".part.npz").replace(
-                path.with_suffix(".npz")
-            )  # or half of it may be there when it is stopped
-        kept = {
-            "contest": contest,
-            "contestant": contestant,
-            "about": found.about,
-            "num_shards": found.num_shards,
-            "is_skewed": found.is_skewed,
-            "seconds": answer.seconds,
-            "seconds_compile": answer.seconds_compile,
-            "seconds_critical": answer.seconds_critical,
-            "seconds_slowest": answer.seconds_slowest,
-            "remark": answer.remark,
-            "megabytes": max(map(_most_memory, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))),
-            "versions": _versions(),
-            "vcmc": vcmc.__version__,
-        }
-        path.with_suffix(".part").write_text(json.dumps(kept, indent=1))
-        path.with_suffix(".part").replace(path.with_suffix(".json"))
+    if method != "reference":
+        return METHODS[method](problem)
+    begin = time.perf_counter()
+    draws, num_chains = reference(problem)
+    return [Answer(draws, time.perf_counter() - begin, remark=f"{num_chains} chains")]
 
 
-def _most_memory(who: int) -> float:
+def _store(path: Path, problem: "Problem", method: str, answer: "Answer") -> None:
+    """Write draws and record; files are renamed when complete, as the process may be killed."""
+    import vcmc
+
+    arrays = dict(answer.draws) | ({} if answer.ready is None else {"ready!": answer.ready})
+    if answer.draws:
+        np.savez(path.with_suffix(".part.npz"), **arrays)
+        path.with_suffix(".part.npz").replace(path.with_suffix(".npz"))
+    record = {
+        "problem": problem.name,
+        "method": method,
+        "about": problem.about,
+        "num_shards": problem.num_shards,
+        "is_skewed": problem.is_skewed,
+        "seconds": answer.seconds,
+        "seconds_compile": answer.seconds_compile,
+        "seconds_critical": answer.seconds_critical,
+        "seconds_slowest": answer.seconds_slowest,
+        "remark": answer.remark,
+        "megabytes": max(map(_peak_memory, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))),
+        "versions": _versions(),
+        "vcmc": vcmc.__version__,
+    }
+    path.with_suffix(".part").write_text(json.dumps(record, indent=1))
+    path.with_suffix(".part").replace(path.with_suffix(".json"))
+
+
+def _peak_memory(who: int) -> float:
     return resource.getrusage(who).ru_maxrss / 1024
 
 
 def _versions() -> list[str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = [f"Python {platform.python_version()}"]
+    versions = [f"Python {platform.python_version()}"]
     for package in ("vcmc", "jax", "numpyro", "blackjax", "pymc", "nutpie", "numpy"):
         try:
-            found.append(f"{package} {version(package)}")
+            versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The log density of a contest's posterior in real coordinates, and its mode, for contestants that need no more."""
+"""The log density of a problem's posterior in unconstrained coordinates, its mode and curvature."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,16 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from answer import Draws, named, rows_of
-from contests import Contest
+from problems import Problem
 
 
 class Density(NamedTuple):
     """A log density on R^n.
 
     Attributes:
-        first: a point to begin at.
-        log_density: of a point, all rows looked at.
-        params: the named parameters of many points.
+        first: a start point.
+        log_density: the log density of a point, over all rows.
+        params: the named parameters of a batch of points.
     """
 
     first: Any
@@ -24,14 +24,14 @@ class Density(NamedTuple):
     params: Callable[[Any], Draws]
 
 
-def of_numpyro(contest: Contest) -> Density:
-    """NumPyro's own."""
+def of_numpyro(problem: Problem) -> Density:
+    """Return NumPyro's own log density."""
     from jax.flatten_util import ravel_pytree
     from numpyro.infer.util import initialize_model
 
-    rows = rows_of(contest)
+    rows = rows_of(problem)
     start, potential, constrain, _ = initialize_model(
-        jax.random.key(0), contest.model, model_kwargs=rows, dynamic_args=True
+        jax.random.key(0), problem.model, model_kwargs=rows, dynamic_args=True
     )
     first, unravel = ravel_pytree(start.z)
 
@@ -44,13 +44,13 @@ def of_numpyro(contest: Contest) -> Density:
     return Density(first, log_density, params)
 
 
-def in_blocks(contest: Contest, model: Any) -> Density:
-    """That of vcmc's model, which looks at rows in blocks, so that all of them times all points need not fit into memory."""
+def in_blocks(problem: Problem, model: Any) -> Density:
+    """Return vcmc's log density, whose blocks of rows bound the memory of a batch of points."""
     import vcmc
 
-    shard = vcmc.split(contest.rows, 1).load(0)
-    found = of_numpyro(contest)
-    first = {name: values[0] for name, values in found.params(found.first[None]).items()}
+    shard = vcmc.split(problem.rows, 1).load(0)
+    density = of_numpyro(problem)
+    first = {name: values[0] for name, values in density.params(density.first[None]).items()}
 
     def log_density(point: Any) -> Any:
         return model.log_prior_at(point) + model.log_likelihood_at(point, shard, is_batched=True)
@@ -62,23 +62,23 @@ def in_blocks(contest: Contest, model: Any) -> Density:
 
 
 def mode_of(density: Density) -> Any:
-    """The mode, by SciPy's L-BFGS from a first point."""
+    """Return the mode, by SciPy's L-BFGS from the start point."""
     from scipy.optimize import minimize
 
-    both = jax.jit(jax.value_and_grad(density.log_density))
+    value_and_score = jax.jit(jax.value_and_grad(density.log_density))
 
     def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
-        value, score = both(jnp.asarray(point))
+        value, score = value_and_score(jnp.asarray(point))
         return -float(value), -np.asarray(score)
 
     return jnp.asarray(minimize(negative, np.asarray(density.first), jac=True, method="L-BFGS-B").x)
 
 
 def curvature_at(mode: Any, log_density: Callable[[Any], Any]) -> Any:
-    """The negative Hessian, a few columns at a time."""
+    """Return the negative Hessian, computed eight columns at a time."""
     score = jax.grad(log_density)
 
-    def column(along: Any) -> Any:
-        return -jax.jvp(score, (mode,), (along,))[1]
+    def column(direction: Any) -> Any:
+        return -jax.jvp(score, (mode,), (direction,))[1]
 
     return jax.jit(lambda: jax.lax.map(column, jnp.eye(len(mode)), batch_size=8))()

@@ -1,4 +1,7 @@
-"""The arena's models once more, in PyMC: rows in, model out. What the NumPyro model does not have is not named after one of its parameters."""
+"""The problems' models in PyMC: each function returns a model of the given rows.
+
+Parameters are named as in the NumPyro model; auxiliary variables have names of their own.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +25,11 @@ def logistic(scale: float) -> Callable[[Rows], Any]:
 
 
 def probit(rows: Rows) -> Any:
-    """PyMC's own logarithm of the normal distribution function has no JAX program, and `invprobit` is 0 or 1 far out, where chains may begin."""
+    """Use our own log Φ.
+
+    PyMC's has no JAX implementation, and `invprobit` is 0 or 1 in the tails, where chains may
+    start.
+    """
     import pymc as pm
 
     with pm.Model() as model:
@@ -35,11 +42,11 @@ def probit(rows: Rows) -> Any:
 def _log_normal_cdf(score: Any) -> Any:
     import pytensor.tensor as pt
 
-    far = score < -10
-    near = pt.log(0.5 * pt.erfc(-pt.switch(far, 0.0, score) / np.sqrt(2)))
-    away = pt.switch(far, score, -10.0)
-    series = pt.log1p(-(away**-2.0) + 3 * away**-4.0 - 15 * away**-6.0 + 105 * away**-8.0)
-    return pt.switch(far, -0.5 * away**2 - pt.log(-away) - 0.5 * np.log(2 * np.pi) + series, near)
+    is_tail = score < -10  # below, the asymptotic series of Φ
+    centre = pt.log(0.5 * pt.erfc(-pt.switch(is_tail, 0.0, score) / np.sqrt(2)))
+    x = pt.switch(is_tail, score, -10.0)
+    series = pt.log1p(-(x**-2.0) + 3 * x**-4.0 - 15 * x**-6.0 + 105 * x**-8.0)
+    return pt.switch(is_tail, -0.5 * x**2 - pt.log(-x) - 0.5 * np.log(2 * np.pi) + series, centre)
 
 
 def poisson(rows: Rows) -> Any:
@@ -69,7 +76,7 @@ def mixture(rows: Rows) -> Any:
     import pymc as pm
 
     with pm.Model() as model:
-        # an unconstrained normal whose increments are exponentials: the prior of the NumPyro model
+        # ordered centres from a normal vector, with exponential increments, as in NumPyro
         base = pm.Normal("base", 0, 3, shape=3)
         steps = pm.math.concatenate([base[:1], pm.math.exp(base[1:])])
         centres = pm.Deterministic("centres", pm.math.cumsum(steps))
@@ -80,7 +87,7 @@ def mixture(rows: Rows) -> Any:
 
 
 def wishart(rows: Rows) -> Any:
-    """By Bartlett's decomposition: PyMC's own Wishart distribution cannot be sampled."""
+    """Use Bartlett's decomposition: PyMC's Wishart distribution cannot be sampled."""
     import pymc as pm
     import pytensor.tensor as pt
 

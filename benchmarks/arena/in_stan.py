@@ -1,8 +1,8 @@
-"""The arena's models once more, as Stan programs."""
+"""The problems' models as Stan programs."""
 
 
 def _regression(kind: str, parameters: str, statements: str) -> str:
-    """A program with covariates x, outcomes y and coefficients beta."""
+    """Return a program with covariates x, outcomes y and coefficients beta."""
     return (
         f"data {{ int N; int D; matrix[N, D] x; {kind} y; }}\n"
         f"parameters {{ vector[D] beta; {parameters} }}\n"
@@ -25,10 +25,12 @@ POISSON = _regression(
 ROBUST = _regression(
     "vector[N]",
     "real<lower=0> scale; real<lower=0> dof;",
-    "beta ~ normal(0, 2); scale ~ lognormal(0, 1); dof ~ gamma(2, 0.1); y ~ student_t(dof, x * beta, scale);",
+    "beta ~ normal(0, 2); scale ~ lognormal(0, 1); dof ~ gamma(2, 0.1); "
+    "y ~ student_t(dof, x * beta, scale);",
 )
 
-# Log densities of components are parabolas in y, so that those of all rows are one product of matrices: row by row it takes too long.
+# Log densities of components are parabolas in y, so that all rows take one matrix product.
+# Row by row takes too long.
 MIXTURE = """
 data { int N; vector[N] y; }
 transformed data {
@@ -54,7 +56,8 @@ model {
 }
 """
 
-# `multi_normal_prec` goes row by row, which takes too long: a product of matrices is the same but for a constant.
+# `multi_normal_prec` goes row by row, which takes too long. A matrix product is the same up to a
+# constant.
 WISHART = """
 data { int N; int D; matrix[N, D] x; }
 parameters { cov_matrix[D] precision; }

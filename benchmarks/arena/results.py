@@ -1,301 +1,363 @@
-"""benchmarks/RESULTS.md from the arena's answers: tables, pictures, and who wins where."""
+"""Write benchmarks/RESULTS.md from the stored answers: a summary, then every problem in full."""
 
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from contestants import CONTESTANTS
-from scores import GOAL, Score, Scores, scores_of
+from methods import METHODS
+from picture import draw
+from scores import GOAL_SD, Score, Scores, scores_of
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+NUM_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+CAP = 100.0  # larger errors and ratios are printed as "> 100": beyond use, however large
+PROBLEM_ORDER = ("logistic", "probit", "poisson", "robust", "mixture", "wishart", "rare", "small")
 
-HEAD = (
-    "| | means, sds off | worst | sds, % off | 5–95 %, sds off | seconds | of these compiling | seconds to 0.1 sd | effective draws/s | MB |",
-    "|---|---|---|---|---|---|---|---|---|---|",
+# The summary and the picture show these problems and methods: many rows, a hard shape, few rows.
+SUMMARY_PROBLEMS = {
+    "logistic": "logistic regression, 1,000,000 × 50",
+    "mixture": "mixture of normals, 20,000 rows",
+    "small": "logistic regression, 300 × 5",
+}
+SUMMARY_METHODS = {
+    "vcmc": "**vcmc**",
+    "NumPyro NUTS": "NUTS on all rows (NumPyro)",
+    "PyMC, nutpie": "NUTS on all rows (PyMC, nutpie)",
+    "SVI, full": "SVI, full covariance (NumPyro)",
+    "Laplace": "Laplace approximation (NumPyro)",
+    "Pathfinder": "Pathfinder (BlackJAX)",
+    "SGLD": "SGLD with control variates (BlackJAX)",
+    "NumPyro consensus": "consensus of shards (NumPyro)",
+}
+APPROXIMATIONS = ("SVI, full", "SVI, diagonal", "Laplace", "Pathfinder")
+COMBINERS = tuple(name for name in METHODS if name.startswith(("NumPyro c", "NumPyro p")))
+REFINED_PROBLEMS = ("rare", "small")  # the skewed posteriors, which refinement is for
+MAX_TIME_RATIOS = {APPROXIMATIONS: 3.0, COMBINERS: 1.5}  # of vcmc's seconds to a peer's
+
+COLUMNS = (
+    "method",
+    "mean error, sd",
+    "largest, sd",
+    "sd error, %",
+    "5 % and 95 % quantile error, sd",
+    "seconds",
+    "of these compiling",
+    f"seconds to {GOAL_SD:g} sd",
+    "with a machine per shard",
+    "effective draws/s",
+    "MB",
 )
 
 
-def write_page(folder: Path, where: Path) -> None:
-    """Write the page and its pictures."""
-    scores = scores_of(folder)
-    contests = [name for name in ORDER if name in scores]
-    first = next(iter(next(iter(scores.values())).values())).about
+def write_page(answers: Path, path: Path) -> None:
+    """Write the page and its picture."""
+    scores = scores_of(answers)
+    path.write_text(page(scores, (answers.parent / "notes.md").read_text()))
+    write_picture(scores, path.parent / "arena" / "arena.png")
+
+
+def write_picture(scores: Scores, path: Path) -> None:
+    """Draw the methods of the summary on its problems."""
+    panels = {
+        title: {name: scores[problem][name] for name in SUMMARY_METHODS if name in scores[problem]}
+        for problem, title in SUMMARY_PROBLEMS.items()
+        if problem in scores
+    }
+    draw(panels, path)
+
+
+def page(scores: Scores, notes: str) -> str:
+    """Return the page as Markdown."""
     lines = [
-        "# The arena: against what a user would pick instead",
+        "# Benchmark results",
         "",
-        f"Written by `make bench` on {CORES} cores ({platform.machine()}, no GPU), all in double precision. {', '.join(first.get('versions', []))}.",
+        "Error of the posterior means, in posterior standard deviations (sd), and seconds with "
+        f"compilation, on {NUM_CORES} cores. Lower is better.",
         "",
-        _when(scores),
+        *_summary(scores),
         "",
-        "Each contestant ran in a process of its own, one after the other, and was stopped if it took too long; of chains that were stopped, the draws by then count.",
-        "Errors are medians over all numbers of the model, against long chains on all rows (`benchmarks/arena/reference.py`), whose own error is told below each table;",
-        "`worst` is the largest error of a mean. Seconds contain compiling. What each contestant does is said in `benchmarks/arena/contestants.py` and beside it.",
+        "![Error of posterior means against seconds, one panel per problem](arena/arena.png)",
         "",
-        *_findings(scores),
-        "![Errors of means against seconds, a panel for each problem](arena/arena.png)",
+        *_headline(scores),
+        "## Time to the goal, against NUTS on all rows",
         "",
-        f"Below and left is better; triangles are beyond {MOST_SDS:g} sds.",
+        *_speedups(scores),
+        "## Errors of other methods, relative to vcmc",
+        "",
+        *_comparisons(scores),
+        notes.strip(),
+        "",
+        "## How it was measured",
+        "",
+        *_setting(scores),
+    ]
+    for problem in PROBLEM_ORDER:
+        if problem in scores:
+            lines += _section(problem, scores[problem])
+    lines += _costs(scores)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]
+
+
+def number(value: float | None, digits: int) -> str:
+    """Format a number; a dash if there is none."""
+    if value is None or not np.isfinite(value):
+        return "–"
+    return f"{value:.{digits}f}"
+
+
+def capped(value: float | None, digits: int) -> str:
+    """Format an error or a ratio; beyond the cap its size says nothing."""
+    return f"> {CAP:g}" if value is not None and value > CAP else number(value, digits)
+
+
+def _summary(scores: Scores) -> list[str]:
+    problems = [name for name in PROBLEM_ORDER if name in scores]
+    shown = [name for name in SUMMARY_PROBLEMS if name in scores]
+    rows = []
+    for method, label in SUMMARY_METHODS.items():
+        errors = [scores[problem][method].mean for problem in problems if method in scores[problem]]
+        count = sum(error <= GOAL_SD for error in errors)
+        cells = [_error_and_seconds(scores[problem].get(method)) for problem in shown]
+        rows.append([label, f"{count} of {len(problems)}", *cells])
+    titles = [SUMMARY_PROBLEMS[problem] for problem in shown]
+    return table(["method", f"problems within {GOAL_SD:g} sd", *titles], rows)
+
+
+def _error_and_seconds(score: Score | None) -> str:
+    if score is None or not np.isfinite(score.mean):
+        return "–"
+    seconds = number(score.seconds, 0 if score.seconds >= 100 else 1)
+    return f"{capped(score.mean, 3)} sd in {seconds} s"
+
+
+def _headline(scores: Scores) -> list[str]:
+    """State the time to the goal on most and on fewest rows."""
+    lines = []
+    for problem, rows in {"logistic": "a million rows", "small": "300 rows"}.items():
+        own, peer = (scores.get(problem, {}).get(name) for name in ("vcmc", "NumPyro NUTS"))
+        if own and peer:
+            serial, least = _time_to_goal(peer)
+            lines.append(
+                f"On {rows} vcmc is within {GOAL_SD:g} sd after {_seconds(own.to_goal)}, "
+                f"NumPyro's NUTS after {least}{_seconds(serial)}."
+            )
+    return [*lines, "See also [where others win](#where-others-win).", ""]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.{0 if value >= 10 else 1}f} s"
+
+
+def _time_to_goal(score: Score) -> tuple[float, str]:
+    """Return the seconds to the goal, or a lower bound of them and words that say so."""
+    if np.isfinite(score.to_goal):
+        return score.to_goal, ""
+    return score.about.get("seconds_waited", score.seconds), "more than "
+
+
+def _speedups(scores: Scores) -> list[str]:
+    """Compare the seconds after which the median error of means stays below the goal."""
+    rows = []
+    for problem in ("logistic", "probit", "small"):
+        own, peer = (scores.get(problem, {}).get(name) for name in ("vcmc", "NumPyro NUTS"))
+        if own is None or peer is None:
+            continue
+        serial, least = _time_to_goal(peer)
+        seconds = {"here": own.to_goal}
+        if problem != "small":
+            seconds["apart"] = own.about["seconds_critical"]
+            seconds["slowest"] = own.about["seconds_slowest"]
+        cells = [_speedup(serial, least, seconds.get(key)) for key in ("here", "apart", "slowest")]
+        rows.append([problem, least + _seconds(serial), *cells])
+    columns = (
+        "problem",
+        "NumPyro NUTS",
+        f"vcmc on {NUM_CORES} cores",
+        "with a machine per shard",
+        "of these, slowest shard and combination",
+    )
+    return [*table(columns, rows), ""]
+
+
+def _speedup(serial: float, least: str, seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    ratio = serial / seconds
+    return f"{seconds:.1f} s, speed-up {least}{number(ratio, 1 if ratio < 10 else 0)}"
+
+
+def _comparisons(scores: Scores) -> list[str]:
+    problems = [name for name in PROBLEM_ORDER if name in scores]
+    refined = [name for name in REFINED_PROBLEMS if name in scores]
+    peers = (*APPROXIMATIONS, *COMBINERS)
+    lines = [
+        "Errors of means / sds / quantiles, each divided by vcmc's. Above 1 vcmc is closer; "
+        "**below 1** the other is.",
+        "",
+        *table(["method", *problems], _ratio_rows(scores, "vcmc", peers, problems)),
         "",
     ]
-    for contest in contests:
-        lines += _section(contest, scores[contest])
-    lines += _sweep(scores)
-    lines += _notes(folder.parent / "notes.md")
-    where.write_text("\n".join(lines).rstrip() + "\n")
-    _picture({name: scores[name] for name in contests}, where.parent / "arena" / "arena.png")
+    for group, limit in MAX_TIME_RATIOS.items():
+        peers = "the approximations" if group == APPROXIMATIONS else "NumPyro's combiners"
+        slower = ", ".join(_slower(scores, group, limit))
+        lines.append(
+            f"vcmc takes at most {limit:g} times as long as {peers}"
+            + (f", except for {slower}." if slower else ", on all problems.")
+        )
+    return [
+        *lines,
+        "",
+        "The same for `vcmc, refined`, on the two skewed posteriors:",
+        "",
+        *table(["method", *refined], _ratio_rows(scores, "vcmc, refined", APPROXIMATIONS, refined)),
+        "",
+    ]
 
 
-def _when(scores: Scores) -> str:
-    """The days of the run, and how long it took."""
-    abouts = [score.about for here in scores.values() for score in here.values()]
+def _ratio_rows(
+    scores: Scores, own: str, peers: Sequence[str], problems: Sequence[str]
+) -> list[list[str]]:
+    rows = []
+    for peer in peers:
+        cells = [error_ratios(scores[problem], own, peer) for problem in problems]
+        rows.append([peer, *(" / ".join(map(_ratio, cell)) or "–" for cell in cells)])
+    return rows
+
+
+def _ratio(value: float) -> str:
+    text = capped(value, 1)
+    return f"**{text}**" if not text.startswith(">") and float(text) < 1 else text
+
+
+def error_ratios(scores: dict[str, Score], own: str, peer: str) -> list[float]:
+    """Return a peer's errors of means, sds and quantiles over our own; none if one did not run."""
+    if own not in scores or peer not in scores:
+        return []
+    ours, theirs = scores[own], scores[peer]
+    if not np.isfinite(ours.mean + theirs.mean):
+        return []
+    return [
+        theirs.mean / ours.mean,
+        theirs.sd / ours.sd,
+        theirs.quantile / ours.quantile,
+    ]
+
+
+def _slower(scores: Scores, peers: Sequence[str], limit: float) -> list[str]:
+    """Name the problems on which vcmc takes too many times as long as a peer."""
+    return [
+        f"{peer} on {problem} ({ours.seconds / theirs.seconds:.1f})"
+        for problem in PROBLEM_ORDER
+        for peer in peers
+        if (ours := scores.get(problem, {}).get("vcmc"))
+        and (theirs := scores[problem].get(peer))
+        and np.isfinite(theirs.mean)
+        and ours.seconds > limit * theirs.seconds
+    ]
+
+
+def _setting(scores: Scores) -> list[str]:
+    """Describe the machine, the versions and the procedure."""
+    abouts = [score.about for of_problem in scores.values() for score in of_problem.values()]
     ends = sorted(about["ended"] for about in abouts if "ended" in about)
     minutes = sum(about.get("seconds_waited", 0.0) for about in abouts) / 60
-    return f"Answers were made between {ends[0]} and {ends[-1]}, in {minutes:.0f} minutes in all."
+    versions = next((about["versions"] for about in abouts if "versions" in about), [])
+    return [
+        f"`make bench` ran from {ends[0]} to {ends[-1]}, {minutes:.0f} minutes of computing, on "
+        f"{NUM_CORES} cores ({platform.machine()}, no GPU), in double precision: "
+        f"{', '.join(versions)}.",
+        "",
+        "Each method ran in its own process, one after the other, with a time limit; if a chain "
+        "was stopped at the limit, its draws so far count. Errors are medians over all "
+        "parameters, against long chains on all rows (`arena/reference.py`), whose own error is "
+        "given below each table; *largest* is the largest error of a mean. Seconds include "
+        "compilation. *With a machine per shard* counts start, compilation, the slowest shard "
+        "and the combination. The settings of each method are in its docstring "
+        "(`arena/methods.py`).",
+        "",
+    ]
 
 
-ORDER = ("logistic", "probit", "poisson", "robust", "mixture", "wishart", "rare", "small")
-
-
-def _section(contest: str, scores: dict[str, Score]) -> list[str]:
+def _section(problem: str, scores: dict[str, Score]) -> list[str]:
+    """Return one problem's table, the error of its reference, and remarks on each method."""
     exact = scores["reference"]
-    about = next((each.about for each in scores.values() if "about" in each.about), {})
-    lines = [
-        f"## {contest}: {about.get('about', '')}; K = {about.get('num_shards', '?')}",
+    about = next((score.about for score in scores.values() if "about" in score.about), {})
+    names = [name for name in METHODS if name in scores]
+    rows = [_row(name, scores[name]) for name in names if np.isfinite(scores[name].mean)]
+    remarks = [f"- {name}: {text}." for name in names if (text := _remark(scores[name]))]
+    if missing := [name for name in METHODS if name not in scores]:
+        remarks.append(f"- Not run: {', '.join(missing)}.")
+    return [
+        f"## {problem}: {about.get('about', '')}; K = {about.get('num_shards', '?')}",
         "",
-        *HEAD,
+        *table(COLUMNS, rows),
+        "",
+        f"Reference: {exact.ess:.0f} effective draws in {exact.seconds:.0f} s; "
+        f"its means are off by {0.67 / np.sqrt(exact.ess):.3f} sd (median).",  # of |N(0, 1)|: 0.67
+        "",
+        "<details><summary>Settings and stages</summary>",
+        "",
+        *remarks,
+        "",
+        "</details>",
+        "",
     ]
-    there = [name for name in CONTESTANTS if name in scores]
-    lines += [_line(name, scores[name]) for name in there if np.isfinite(scores[name].mean)]
-    remarks = [
-        f"{name}: {'; '.join(filter(None, (scores[name].about.get('failure'), scores[name].about.get('remark'))))}"
-        for name in there
-        if scores[name].about.get("failure") or scores[name].about.get("remark")
-    ]
-    if missing := [name for name in CONTESTANTS if name not in scores]:
-        remarks.append(f"Not run: {', '.join(missing)}")
-    chance = f"The reference, made in {exact.seconds:.0f} s, has {exact.ess:.0f} effective draws, and so is off by {0.67 / np.sqrt(exact.ess):.3f} sd itself. "
-    return [*lines, "", chance + ". ".join(remarks) + ".", ""]
 
 
-def _line(name: str, score: Score) -> str:
-    critical = score.about.get("seconds_critical", np.nan)
-    goal = _number(score.to_goal, 1)
-    if np.isfinite(critical):
-        goal += f" ({critical:.1f} on a machine for each shard)"
-    cells = (
+def _remark(score: Score) -> str:
+    texts = (score.about.get("failure"), score.about.get("remark"))
+    return "; ".join(text.rstrip(".") for text in texts if text)
+
+
+def _row(name: str, score: Score) -> list[str]:
+    about = score.about
+    return [
         name,
-        _number(score.mean, 3),
-        _number(score.worst, 2),
-        _number(100 * score.sd, 1),
-        _number(score.quantile, 3),
-        _number(score.seconds, 1),
-        _number(score.about.get("seconds_compile", np.nan), 1),
-        goal,
-        _number(score.ess / score.seconds, 1),
-        _number(score.about.get("megabytes", np.nan), 0),
-    )
-    return "| " + " | ".join(cells) + " |"
-
-
-def _number(value: float | None, digits: int) -> str:
-    return f"{value:.{digits}f}" if value is not None and np.isfinite(value) else "–"
-
-
-def _findings(scores: Scores) -> list[str]:
-    """What was to be shown, and whether it was."""
-    lines = ["## What was to be shown", ""]
-    for contest in ("logistic", "probit"):
-        here = scores.get(contest, {})
-        if "NumPyro NUTS" not in here or "vcmc" not in here:
-            continue
-        serial, ours = here["NumPyro NUTS"], here["vcmc"]
-        waited, least = serial.to_goal, ""
-        if not np.isfinite(waited):
-            waited, least = serial.about.get("seconds_waited", serial.seconds), "more than "
-        slowest, critical = ours.about["seconds_slowest"], ours.about["seconds_critical"]
-        lines.append(
-            f"- {contest}: full-data NUTS reaches 0.1 sd after {least}{waited:.0f} s, vcmc as it comes after {ours.to_goal:.0f} s: "
-            f"{least}{waited / ours.to_goal:.1f} times sooner (goal: 5). Its slowest shard and the combination take {slowest:.1f} s: "
-            f"{least}{waited / slowest:.0f} times sooner (goal: 50); with start and compiling, on a machine for each shard, {critical:.1f} s: "
-            f"{least}{waited / critical:.0f} times."
-        )
-    if "NumPyro NUTS" in scores.get("small", {}):
-        names = ("vcmc", "NumPyro NUTS", "PyMC, nutpie")
-        few = {name: scores["small"][name] for name in names if name in scores["small"]}
-        told = ", ".join(f"{name} {score.to_goal:.1f} s" for name, score in few.items())
-        lines.append(
-            f"- small, where there is nothing to gain from shards: seconds to 0.1 sd: {told}."
-        )
-    approximations = ("SVI, full", "SVI, diagonal", "Laplace", "Pathfinder")
-    lines += _against(scores, "vcmc", approximations, 3.0, ORDER)
-    lines += _against(scores, "vcmc, refined", approximations, 3.0, ("rare", "small"))
-    combinations = tuple(
-        name for name in CONTESTANTS if name.startswith(("NumPyro c", "NumPyro p"))
-    )
-    lines += _against(scores, "vcmc", combinations, 1.5, ORDER)
-    return [*lines, ""]
-
-
-def _against(
-    scores: Scores, own: str, peers: tuple[str, ...], limit: float, contests: tuple[str, ...]
-) -> list[str]:
-    lines = []
-    for peer in peers:
-        better, worse, slower = [], [], []
-        for contest in contests:
-            here = scores.get(contest, {})
-            if (
-                own not in here
-                or peer not in here
-                or not np.isfinite(here[peer].mean + here[own].mean)
-            ):
-                continue
-            ours, theirs = here[own], here[peer]
-            ratios = [
-                getattr(theirs, what) / getattr(ours, what) for what in ("mean", "sd", "quantile")
-            ]
-            text = contest + " (" + ", ".join(f"{ratio:.1f}" for ratio in ratios) + ")"
-            (better if min(ratios) >= 1 else worse).append(text)
-            if ours.seconds > limit * theirs.seconds:
-                slower.append(f"{contest} ({ours.seconds / theirs.seconds:.1f})")
-        lines.append(
-            f"- {own} against {peer}: its errors, in ours (means, sds, quantiles). We err less in all three on {', '.join(better) or 'none'}; not on "
-            f"{', '.join(worse) or 'none'}. We take more than {limit:g} times its seconds on {', '.join(slower) or 'none'}."
-        )
-    return lines
-
-
-def _sweep(scores: Scores) -> list[str]:
-    lines = [
-        "## Cost against N and K",
-        "",
-        "Logistic regression, 50 covariates; vcmc with 100 draws of every shard.",
-        "",
-        "| rows | shards | vcmc, s | of these compiling | on a machine for each shard | NumPyro NUTS, s | its draws |",
-        "|---|---|---|---|---|---|---|",
+        capped(score.mean, 3),
+        capped(score.worst, 2),
+        capped(100 * score.sd, 1),
+        capped(score.quantile, 3),
+        number(score.seconds, 1),
+        number(about.get("seconds_compile"), 1),
+        number(score.to_goal, 1),
+        number(about.get("seconds_critical"), 1),
+        number(score.ess / score.seconds, 1),
+        number(about.get("megabytes"), 0),
     ]
-    found = []
-    for contest, here in scores.items():
-        if not contest.startswith("logistic") or "vcmc, 100 draws" not in here:
+
+
+def _costs(scores: Scores) -> list[str]:
+    """Return the seconds of vcmc and of NUTS by number of rows and shards."""
+    rows = []
+    for problem, of_problem in scores.items():
+        ours = of_problem["vcmc, 100 draws"].about if "vcmc, 100 draws" in of_problem else {}
+        if not problem.startswith("logistic") or "seconds" not in ours:
             continue
-        ours = here["vcmc, 100 draws"].about
-        if "seconds" not in ours:
-            continue
-        num_rows = int(contest.partition("@")[2].partition("/")[0] or 1_000_000)
-        serial = here["NumPyro NUTS"].about if "NumPyro NUTS" in here else {}
-        found.append(
-            (
-                num_rows,
-                ours["num_shards"],
-                f"{ours['seconds']:.1f}",
-                f"{ours['seconds_compile']:.1f}",
-                f"{ours['seconds_critical']:.1f}",
-                _number(serial.get("seconds"), 1),
-                serial.get("remark", "–"),
-            )
-        )
-    return [*lines, *("| " + " | ".join(map(str, line)) + " |" for line in sorted(found)), ""]
-
-
-def _notes(path: Path) -> list[str]:
-    return [path.read_text()] if path.exists() else []
-
-
-MOST_SDS = 3.0  # errors beyond are drawn here, as if they were no larger
-
-
-def _place(score: Score) -> tuple[float, float]:
-    return score.seconds, min(score.mean, MOST_SDS)
-
-
-def _is_ours(name: str) -> bool:
-    return name.startswith("vcmc")
-
-
-def _picture(scores: Scores, path: Path) -> None:
-    """Error of means against seconds, a panel for each contest."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    figure = Figure(figsize=(16, 9), layout="constrained")
-    panels = list(figure.subplots(2, 4).flat)
-    for axes in panels[len(scores) :]:
-        axes.set_visible(False)
-    shown = []
-    for axes, (contest, here) in zip(panels, scores.items(), strict=False):
-        there = {
-            name: score
-            for name, score in here.items()
-            if name != "reference" and np.isfinite(score.mean)
-        }
-        for name, score in there.items():
-            marker = "^" if score.mean > MOST_SDS else "o"
-            axes.plot(*_place(score), marker, color="tab:blue" if _is_ours(name) else "0.5")
-        axes.axhline(GOAL, color="tab:red", linewidth=0.7, linestyle="--")
-        axes.set(
-            title=contest, xscale="log", yscale="log", xlabel="seconds", ylabel="means off by, sds"
-        )
-        axes.spines[["top", "right"]].set_visible(False)
-        low, high = axes.get_xlim()
-        axes.set_xlim(low / (high / low) ** 0.1, high * (high / low) ** 0.6)  # room for names
-        low, high = axes.get_ylim()
-        axes.set_ylim(low / (high / low) ** 0.1, high)
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = axis.get_view_interval()
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1, 3)))
-            axis.set_major_formatter("{x:g}")
-            axis.set_minor_locator(NullLocator())
-        shown.append((axes, there))
-    figure.draw_without_rendering()  # now places are known
-    figure.set_layout_engine("none")
-    for axes, there in shown:
-        _label(axes, there)
-    figure.savefig(path, dpi=90)
-
-
-LINE, LETTER = 11.0, 4.6  # points: height and width of what is written
-LINK = {"arrowstyle": "-", "linewidth": 0.5, "color": "0.6", "shrinkA": 0}
-
-
-def _label(axes: Any, scores: dict[str, Score]) -> None:
-    """Names beside their points, to the right or left, each as near as it can be without touching another name or point."""
-    unit = axes.figure.dpi / 72
-    places = {
-        name: axes.transData.transform(_place(score)) / unit for name, score in scores.items()
-    }
-    edge, bottom = axes.bbox.x0 / unit, axes.bbox.y0 / unit + LINE
-    taken = [(across - 3, across + 3, up) for across, up in places.values()]  # left, right, height
-    for name, (across, up) in sorted(places.items(), key=lambda each: each[1][1]):
-        width = LETTER * len(name)
-        tried = (
-            (start, height)
-            for away in range(20)
-            for start in (across + 8, across - 8 - width)
-            for height in (up + away * LINE / 2, up - away * LINE / 2)
-        )
-        free = (
-            (start, height)
-            for start, height in tried
-            if start > edge
-            and height > bottom
-            and not any(
-                start < right and left < start + width and abs(height - middle) < LINE
-                for left, right, middle in taken
-            )
-        )
-        start, height = next(free, (across + 8, up))
-        taken.append((start, start + width, height))
-        near = abs(height - up) < LINE
-        axes.annotate(
-            name,
-            _place(scores[name]),
-            xytext=(start - across if start > across else -8, height - up),
-            textcoords="offset points",
-            ha="left" if start > across else "right",
-            va="center",
-            fontsize=8,
-            color="tab:blue" if _is_ours(name) else "0.2",
-            arrowprops=None if near else LINK | {"relpos": (0.0 if start > across else 1.0, 0.5)},
-        )
+        num_rows = int(problem.partition("@")[2].partition("/")[0] or 1_000_000)
+        serial = of_problem["NumPyro NUTS"].about if "NumPyro NUTS" in of_problem else {}
+        keys = ("seconds", "seconds_compile", "seconds_critical")
+        cells = [*(number(ours[key], 1) for key in keys), number(serial.get("seconds"), 1)]
+        rows.append((num_rows, ours["num_shards"], *cells, serial.get("remark", "–")))
+    columns = (
+        "rows",
+        "shards",
+        "vcmc, s",
+        "of these compiling",
+        "with a machine per shard",
+        "NumPyro NUTS, s",
+        "",
+    )
+    return [
+        "## Seconds by number of rows and shards",
+        "",
+        "Logistic regression with 50 covariates; vcmc with 100 draws per shard.",
+        "",
+        *table(columns, [[f"{row[0]:,}", str(row[1]), *row[2:]] for row in sorted(rows)]),
+        "",
+    ]

@@ -1,4 +1,4 @@
-"""The arena's answers, each measured against the reference of its contest."""
+"""Score the stored answers against the reference of their problem."""
 
 import json
 from dataclasses import dataclass
@@ -10,19 +10,21 @@ from answer import path_of
 
 from vcmc.diagnostics import convergence
 
-GOAL = 0.1  # of an sd: the error of means that is waited for
+GOAL_SD = 0.1  # median error of means, in posterior sds, that a method is timed to
 
 
 @dataclass(frozen=True)
 class Score:
-    """What is said of one answer.
+    """Errors and times of one answer.
 
     Attributes:
-        about: what the child process wrote down.
-        mean, sd, quantile: median errors over all numbers: of means and quantiles in sds, of sds relative.
-        worst: the largest error of a mean.
-        to_goal: seconds until the median error of means stayed below the goal.
-        ess: effective draws of the number that has fewest, where draws are exact or combined.
+        about: the record that the child process wrote.
+        mean, sd, quantile: median errors over all parameters; of means and quantiles in
+            posterior sds, of sds relative.
+        worst: the largest error of a mean, in posterior sds.
+        to_goal: seconds until the median error of means stays below the goal.
+        ess: smallest effective sample size over the parameters (of a reference: the median);
+            NaN for approximations.
     """
 
     about: dict[str, Any]
@@ -35,81 +37,88 @@ class Score:
 
     @property
     def seconds(self) -> float:
-        """Seconds in all."""
+        """Total seconds."""
         return float(self.about.get("seconds", np.nan))
 
 
 Scores = dict[str, dict[str, Score]]
 
 
-def _flat(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """All numbers of all draws, and when each was there."""
-    with np.load(path) as kept:
-        names = sorted(name for name in kept.files if not name.endswith("!"))
-        arrays = [kept[name].reshape(len(kept[name]), -1) for name in names]
-        return np.concatenate(arrays, axis=1), kept["ready!"] if "ready!" in kept.files else None
+def _load(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return draws (draw, parameter), and the seconds at which each was ready, if stored."""
+    with np.load(path) as stored:
+        names = sorted(name for name in stored.files if not name.endswith("!"))
+        arrays = [stored[name].reshape(len(stored[name]), -1) for name in names]
+        ready = stored["ready!"] if "ready!" in stored.files else None
+        return np.concatenate(arrays, axis=1), ready
 
 
 def scores_of(folder: Path) -> Scores:
-    """All answers, scored against the reference of their contest."""
-    found: Scores = {}
+    """Score all answers of a folder, by problem and method."""
+    scores: Scores = {}
     for path in sorted(folder.glob("*.json")):
         about = json.loads(path.read_text())
-        found.setdefault(about["contest"], {})[about["contestant"]] = Score(about)
-    for contest, scores in found.items():
-        if "reference" not in scores or not _draws_file(folder, contest, "reference").exists():
+        scores.setdefault(about["problem"], {})[about["method"]] = Score(about)
+    for problem, of_problem in scores.items():
+        if "reference" not in of_problem or not _draws_file(folder, problem, "reference").exists():
             continue
-        exact, _ = _flat(_draws_file(folder, contest, "reference"))
-        for name, score in scores.items():
-            path = _draws_file(folder, contest, name)
+        exact, _ = _load(_draws_file(folder, problem, "reference"))
+        for method, score in of_problem.items():
+            path = _draws_file(folder, problem, method)
             if path.exists():
-                scores[name] = _scored(score.about, *_flat(path), exact)
-    return found
+                of_problem[method] = _score(score.about, *_load(path), exact)
+    return scores
 
 
-def _draws_file(folder: Path, contest: str, contestant: str) -> Path:
-    return path_of(folder, contest, contestant).with_suffix(".npz")
+def _draws_file(folder: Path, problem: str, method: str) -> Path:
+    return path_of(folder, problem, method).with_suffix(".npz")
 
 
-def _scored(
+def _score(
     about: dict[str, Any], draws: np.ndarray, ready: np.ndarray | None, exact: np.ndarray
 ) -> Score:
-    unit = exact.std(axis=0)
-    mean = np.abs(draws.mean(axis=0) - exact.mean(axis=0)) / unit
+    sds = exact.std(axis=0)
+    mean_errors = np.abs(draws.mean(axis=0) - exact.mean(axis=0)) / sds
     levels = [0.05, 0.95]
-    off = np.abs(np.quantile(draws, levels, axis=0) - np.quantile(exact, levels, axis=0)) / unit
-    to_goal = about["seconds"] if np.median(mean) <= GOAL else np.nan
+    quantiles, exact_quantiles = (np.quantile(each, levels, axis=0) for each in (draws, exact))
+    to_goal = about["seconds"] if np.median(mean_errors) <= GOAL_SD else np.nan
     if ready is not None:
-        running = np.cumsum(draws, axis=0) / np.arange(1, len(draws) + 1)[:, None]
-        above = np.flatnonzero(
-            np.median(np.abs(running - exact.mean(axis=0)) / unit, axis=1) > GOAL
-        )
-        place = above[-1] + 1 if len(above) else 0
-        to_goal = float(ready[place]) if place < len(ready) else np.nan
-    ess = np.nan
-    if about["contestant"] == "reference":
-        num_chains = int(about["remark"].split()[0])
-        ess = float(np.nanmedian(convergence.ess(draws.reshape(1, num_chains, -1, draws.shape[1]))))
-    elif about["contestant"].startswith(("vcmc", "NumPyro NUTS", "PyMC", "Stan")):
-        chains = (
-            draws[None, None]
-            if about["contestant"].startswith("vcmc")
-            else _in_chains(draws, 2)[None]
-        )
-        ess = float(np.nanmin(convergence.ess(chains)))
+        to_goal = _time_to_goal(draws, ready, exact)
     return Score(
         about,
-        float(np.median(mean)),
-        float(mean.max()),
-        float(np.median(np.abs(draws.std(axis=0) / unit - 1))),
-        float(np.median(off)),
-        float(to_goal),
-        ess,
+        mean=float(np.median(mean_errors)),
+        worst=float(mean_errors.max()),
+        sd=float(np.median(np.abs(draws.std(axis=0) / sds - 1))),
+        quantile=float(np.median(np.abs(quantiles - exact_quantiles) / sds)),
+        to_goal=float(to_goal),
+        ess=_effective_draws(about, draws),
     )
 
 
-def _in_chains(draws: np.ndarray, count: int) -> np.ndarray:
-    """Draws of chains in turns, as (chain, draw, number)."""
-    return np.swapaxes(
-        draws[: len(draws) // count * count].reshape(-1, count, draws.shape[1]), 0, 1
-    )
+def _time_to_goal(draws: np.ndarray, ready: np.ndarray, exact: np.ndarray) -> float:
+    """Return the seconds after which the running means stay below the goal."""
+    running = np.cumsum(draws, axis=0) / np.arange(1, len(draws) + 1)[:, None]
+    errors = np.abs(running - exact.mean(axis=0)) / exact.std(axis=0)
+    above = np.flatnonzero(np.median(errors, axis=1) > GOAL_SD)
+    first = above[-1] + 1 if len(above) else 0
+    return float(ready[first]) if first < len(ready) else np.nan
+
+
+def _effective_draws(about: dict[str, Any], draws: np.ndarray) -> float:
+    method = about["method"]
+    if method == "reference":
+        num_chains = int(about["remark"].split()[0])
+        chains = draws.reshape(1, num_chains, -1, draws.shape[1])
+        return float(np.nanmedian(convergence.ess(chains)))
+    if method.startswith("vcmc"):
+        return float(np.nanmin(convergence.ess(draws[None, None])))
+    if method.startswith(("NumPyro NUTS", "PyMC", "Stan")):
+        return float(np.nanmin(convergence.ess(_by_chain(draws, 2)[None])))
+    return np.nan
+
+
+def _by_chain(draws: np.ndarray, num_chains: int) -> np.ndarray:
+    """Separate interleaved draws into (chain, draw, parameter)."""
+    length = len(draws) // num_chains
+    interleaved = draws[: length * num_chains].reshape(length, num_chains, draws.shape[1])
+    return np.swapaxes(interleaved, 0, 1)

@@ -1,6 +1,8 @@
-"""Run by the arena in an environment of its own, which has PyStan: rows and a program in, draws and seconds out.
+"""Sample a Stan program; `chains.py` runs this script in the environment that has PyStan.
 
-python stan_child.py PROGRAM ROWS.npz DRAWS.npz NUM_WARMUP NUM_DRAWS
+    python stan_child.py PROGRAM ROWS.npz DRAWS.npz NUM_WARMUP NUM_DRAWS
+
+It writes the draws, and beside them their seconds as JSON.
 """
 
 import json
@@ -26,7 +28,7 @@ def main() -> None:
     compiled = time.perf_counter() - begin
     fit = built.sample(num_chains=2, num_warmup=int(num_warmup), num_samples=int(num_draws))
     seconds = time.perf_counter() - begin
-    # PyStan's last axis is draws of chains in turns
+    # the last axis of PyStan's arrays is the interleaved draws of all chains
     draws = {name: np.moveaxis(fit[name], -1, 0) for name in fit.param_names}
     np.savez(draws_file, **draws)
     Path(draws_file).with_suffix(".json").write_text(

@@ -1,4 +1,4 @@
-"""A small experiment, run once for all tests that look at what it wrote."""
+"""A small experiment, run once for all tests of its output."""
 
 import pytest
 from rich.console import Console
@@ -27,7 +27,7 @@ def experiment():
 
 @pytest.fixture(scope="session")
 def job(experiment, tmp_path_factory):
-    """A job that was done: its folder holds all that an experiment writes."""
+    """Return a finished job, whose folder has all files of an experiment."""
     job = Job("small", tmp_path_factory.mktemp("reproduced"))
     experiment.run(job, Console(quiet=True))
     return job

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from vcmc.paper.base import Folder, Job, Step, do_steps, time_left
+from vcmc.paper.base import Folder, Job, Step, run_steps, time_left
 
 
 @pytest.fixture
@@ -23,21 +23,21 @@ def steps_of(folder, done, names="abc"):
     return [step(name) for name in names]
 
 
-def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path, console):
+def test_finished_steps_are_not_repeated_after_an_interruption(tmp_path, console):
     folder, done = Folder(tmp_path / "work"), ["stop"]
     with pytest.raises(KeyboardInterrupt):
-        do_steps("test", steps_of(folder, done), console)
+        run_steps("test", steps_of(folder, done), console)
     assert done == ["stop", "a"]
     done.remove("stop")
-    do_steps("test", steps_of(folder, done), console)
+    run_steps("test", steps_of(folder, done), console)
     assert done == ["a", "b", "c"]
-    do_steps("test", steps_of(folder, done), console)
+    run_steps("test", steps_of(folder, done), console)
     assert done == ["a", "b", "c"]
     np.testing.assert_array_equal(folder.load("c")["value"], np.arange(3))
     assert "test: b" in console.export_text()
 
 
-def test_a_half_written_file_is_not_taken_for_a_result(tmp_path, monkeypatch):
+def test_an_incomplete_file_is_not_a_result(tmp_path, monkeypatch):
     folder = Folder(tmp_path)
 
     def half(file, **arrays):
@@ -59,14 +59,14 @@ def test_a_corrupt_file_is_named(tmp_path):
         folder.load("a")
 
 
-def test_other_settings_have_another_folder(tmp_path):
+def test_settings_determine_the_folder(tmp_path):
     job = Job("small", tmp_path)
     assert job.folder("x", {"rows": 1}) == job.folder("x", {"rows": 1})
     assert job.folder("x", {"rows": 1}) != job.folder("x", {"rows": 2})
     assert job.folder("x", {"rows": 1}) != Job("small", tmp_path, seed=1).folder("x", {"rows": 1})
 
 
-def test_what_is_left_is_estimated_by_steps_of_the_same_kind(tmp_path):
+def test_remaining_time_is_estimated_by_steps_of_the_same_kind(tmp_path):
     folder = Folder(tmp_path)
     todo = [
         Step("x", "slow", dict, folder),

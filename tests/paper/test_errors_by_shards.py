@@ -20,21 +20,21 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def test_every_method_is_judged_by_every_class_for_every_number_of_shards(job):
+def test_the_table_has_every_method_class_and_number_of_shards(job):
     entries = read(job.out / "tiny.csv")
-    found = {(int(entry["num_shards"]), entry["method"], entry["functions"]) for entry in entries}
+    keys = {(int(entry["num_shards"]), entry["method"], entry["functions"]) for entry in entries}
     classes = ["first", "pure second", "mixed second"]
-    expected = {(count, method, each) for count in (2, 4) for method in METHODS for each in classes}
-    expected |= {(1, "floor", each) for each in classes} | {
-        (4, "refined", each) for each in classes
+    expected = {(count, method, name) for count in (2, 4) for method in METHODS for name in classes}
+    expected |= {(1, "floor", name) for name in classes} | {
+        (4, "refined", name) for name in classes
     }
-    assert found == expected
+    assert keys == expected
     for entry in entries:
         assert float(entry["error_lower"]) <= float(entry["error"]) <= float(entry["error_upper"])
 
 
 def test_errors_are_those_of_plain_averages(experiment, job):
-    """The uniform average, computed once more from the kept draws."""
+    """Compute the uniform average again from the stored draws."""
     trial = experiment.trial(job)
     chains = [trial.serial_folder.load(f"serial-{index}") for index in range(2)]
     exact = np.mean([chain["followed"].mean(axis=0) for chain in chains], axis=0)
@@ -54,8 +54,8 @@ def test_shards_are_those_that_infer_draws(experiment, job):
     trial = experiment.trial(job)
     tree = trial.sample(trial.partition(2), None, trial.problem.sampler, seed=0)
     assert tree["subposterior"]["beta"].shape == (2, 1, 150, 3)
-    kept = trial.folder.load("shards-2")["draws"]
-    np.testing.assert_array_equal(tree["subposterior"]["beta"].to_numpy()[:, 0], kept)
+    stored = trial.folder.load("shards-2")["draws"]
+    np.testing.assert_array_equal(tree["subposterior"]["beta"].to_numpy()[:, 0], stored)
 
 
 def test_the_default_is_near_the_floor(job):
@@ -64,7 +64,8 @@ def test_the_default_is_near_the_floor(job):
         for entry in read(job.out / "tiny.csv")
         if entry["functions"] == "first"
     }
-    # the medians of three errors, each a multiple of a serial chain's Monte Carlo error; averages are biased by as much again
+    # medians of three errors, each a multiple of a serial chain's Monte Carlo error; averages are
+    # biased by as much again
     assert errors["default", "4"] < 4 * errors["floor", "1"]
     assert errors["default", "4"] < errors["Gaussian", "4"]
 
@@ -85,7 +86,7 @@ def test_the_figure_is_drawn(job):
 
 
 def test_an_interrupted_run_writes_the_same_numbers(experiment, job, tmp_path, monkeypatch):
-    """Serial chains are taken over; an interruption comes in the middle of what remains."""
+    """Serial chains are reused; the interruption comes in the middle of the other steps."""
     other = Job("small", tmp_path)
     shutil.copytree(
         experiment.trial(job).serial_folder.path, experiment.trial(other).serial_folder.path

@@ -7,7 +7,7 @@ from vcmc.paper import timing
 from vcmc.paper.timing import EXPERIMENT
 
 
-def test_errors_after_more_and_more_iterations(experiment, job, monkeypatch):
+def test_errors_fall_with_iterations(experiment, job, monkeypatch):
     monkeypatch.setattr(timing, "EXPERIMENTS", (experiment,))
     monkeypatch.setattr(timing, "ITERATIONS", {"VCMC": (1, 4), "default": (1, 10)})
     written = EXPERIMENT.run(job, Console(quiet=True))
@@ -15,15 +15,15 @@ def test_errors_after_more_and_more_iterations(experiment, job, monkeypatch):
     with (job.out / "timing.csv").open() as file:
         entries = list(csv.DictReader(file))
     assert len(entries) == 2 * 4
-    assert "seconds" not in entries[0]  # which no two runs share
+    assert "seconds" not in entries[0]  # which differ between runs
     errors = {
         (entry["num_shards"], entry["method"], entry["iterations"]): float(entry["error"])
         for entry in entries
     }
     assert errors["4", "default", "10"] < errors["4", "default", "1"]
     seconds = json.loads((job.out / "timing.json").read_text())["seconds"]
-    assert all(each["seconds"] > 0 for each in seconds)
-    with (job.out / "tiny.csv").open() as file:  # as many iterations as there: the same error
+    assert all(entry["seconds"] > 0 for entry in seconds)
+    with (job.out / "tiny.csv").open() as file:  # the same number of iterations, so the same error
         (same,) = (
             entry
             for entry in csv.DictReader(file)

@@ -1,4 +1,7 @@
-"""The paper's experiments, one file for each figure, with our methods beside the paper's: `vcmc reproduce`."""
+"""The paper's experiments, one file per figure, run by `vcmc reproduce`.
+
+Only `vcmc.cli` imports this folder.
+"""
 
 from . import (
     mixture_1,
@@ -15,8 +18,8 @@ from . import (
 from .base import AbstractExperiment, Job
 
 EXPERIMENTS: dict[str, AbstractExperiment] = {
-    each.EXPERIMENT.name: each.EXPERIMENT
-    for each in (
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (
         probit_5,
         probit_300,
         probit_300_partial,

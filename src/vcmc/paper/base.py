@@ -1,8 +1,9 @@
-"""What an experiment is: steps whose results are kept in a folder, and a figure with numbers made of them.
+"""The interface of experiments: steps with stored results, then a figure and its numbers.
 
-To write one, subclass `AbstractExperiment`: say its `steps`, each of which makes a few arrays, and in `finish` what becomes of
-them. A step that was done is not done again, so that an interrupted experiment goes on where it was. What follows from the seed alone is
-written as CSV; seconds, which no two runs share, go into the JSON file with the settings.
+To write one, subclass `AbstractExperiment`: `steps` returns the steps, each of which computes a few
+arrays, and `finish` turns their results into tables and a figure. A finished step is not repeated,
+so an interrupted experiment resumes where it stopped. Numbers that depend on the seed alone are
+written as CSV; seconds, which differ between runs, go into the JSON file with the settings.
 """
 
 import abc
@@ -31,19 +32,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PACKAGES = ("vcmc", "jax", "jaxlib", "numpyro", "numpy", "scipy")
-ELAPSED = "elapsed"  # the array of a step's result that holds its seconds
+ELAPSED = "elapsed"  # name of the array with the seconds of a step
 
 Arrays = Mapping[str, Any]
 
 
 class Step(NamedTuple):
-    """A piece of work whose result is kept.
+    """A computation whose result is stored.
 
     Attributes:
-        name: what the file is called.
-        kind: steps of a kind take about as long: what is left is estimated by it.
-        make: makes arrays by name.
-        folder: where they are kept.
+        name: name of the result's file.
+        kind: steps of one kind take about equally long; the remaining time is estimated by it.
+        make: computes arrays by name.
+        folder: folder of the result.
     """
 
     name: str
@@ -54,26 +55,27 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Folder:
-    """Where the results of steps are kept: each a file, complete or not there."""
+    """A folder of results, one file each; incomplete files never have a result's name."""
 
     path: Path
 
     def has(self, name: str) -> bool:
-        """Whether a result is there."""
+        """Return whether a result exists."""
         return self._file(name).exists()
 
     def load(self, name: str, *only: str) -> dict[str, np.ndarray]:
-        """A result, or only some of its arrays, without reading the others."""
+        """Read a result, or only the named arrays of it."""
         try:
             with np.load(self._file(name)) as stored:
                 return {key: stored[key] for key in only or stored}
         except (OSError, ValueError, EOFError, BadZipFile) as error:
             raise OSError(
-                f"{self._file(name)} cannot be read ({error}): remove it, and run the experiment again."
+                f"{self._file(name)} cannot be read ({error}): remove it, and run the experiment "
+                "again."
             ) from error
 
     def save(self, name: str, arrays: Arrays) -> None:
-        """Keep a result; a half-written file never has its name."""
+        """Write a result, atomically."""
         self.path.mkdir(parents=True, exist_ok=True)
         unfinished = self._file(name).with_suffix(".unfinished.npz")
         np.savez(unfinished, **arrays)
@@ -85,13 +87,13 @@ class Folder:
 
 @dataclass(frozen=True)
 class Job:
-    """How an experiment is to be run.
+    """Options of a run.
 
     Attributes:
         size: "small" or "paper".
-        out: folder of figures and numbers; what steps make is kept in `work` inside.
+        out: folder of figures and numbers; its subfolder `work` has the results of steps.
         seed: seed of data and draws.
-        easiest: share of the test functions that count, those with the smallest errors.
+        easiest: fraction of the test functions that count, those with the smallest errors.
     """
 
     size: str
@@ -100,13 +102,13 @@ class Job:
     easiest: float = 1.0
 
     def folder(self, name: str, settings: Mapping[str, Any]) -> Folder:
-        """Where the results of some settings are kept: other settings have another folder."""
+        """Return the folder of results for these settings; other settings have another folder."""
         text = json.dumps([version("vcmc"), self.seed, settings], sort_keys=True, default=repr)
         return Folder(self.out / "work" / f"{name}-{zlib.crc32(text.encode()):08x}")
 
 
 class Results(NamedTuple):
-    """What an experiment found: rows of tables by the end of their file names, settings and seconds, and the figure."""
+    """Tables by the ends of their file names, settings with seconds, and the figure."""
 
     tables: Mapping[str, Sequence[Any]]
     settings: Mapping[str, Any]
@@ -114,29 +116,25 @@ class Results(NamedTuple):
 
 
 class AbstractExperiment(abc.ABC):
-    """A figure of the paper, with its numbers. The module's docstring says how to write one."""
+    """A figure of the paper with its numbers; see the module's docstring for how to write one."""
 
     name: str
     title: str
 
     @abc.abstractmethod
     def steps(self, job: Job) -> list[Step]:
-        """All steps, in order."""
+        """Return all steps, in order."""
 
     @abc.abstractmethod
     def finish(self, job: Job) -> Results:
-        """What all steps come to."""
+        """Return tables, settings and figure from the results of all steps."""
 
     def run(self, job: Job, console: Console) -> list[Path]:
-        """Do what is not done yet, and write the figure, its numbers and its settings; returns the files."""
-        job.out.mkdir(
-            parents=True, exist_ok=True
-        )  # first, as a folder that cannot be written to is an error
+        """Run the unfinished steps, write figure, numbers and settings, and return the files."""
+        job.out.mkdir(parents=True, exist_ok=True)  # first: hours of steps may follow
         if not os.access(job.out, os.W_OK):
-            raise PermissionError(
-                f"{job.out} cannot be written to: choose another folder with --out."
-            )
-        do_steps(self.name, self.steps(job), console)
+            raise PermissionError(f"{job.out} is not writable: choose another folder with --out.")
+        run_steps(self.name, self.steps(job), console)
         results = self.finish(job)
         stem = self.name if job.easiest == 1 else f"{self.name}-easiest-{round(100 * job.easiest)}"
         written = []
@@ -151,18 +149,20 @@ class AbstractExperiment(abc.ABC):
             "seed": job.seed,
         }
         written[-1].write_text(
-            json.dumps(settings | dict(results.settings) | machine(), indent=1, default=_plain)
+            json.dumps(
+                settings | dict(results.settings) | environment(), indent=1, default=_json_value
+            )
             + "\n"
         )
         for suffix in ("png", "svg"):
             written.append(job.out / f"{stem}.{suffix}")
-            metadata = {"Date": None} if suffix == "svg" else {}  # the same numbers, the same file
+            metadata = {"Date": None} if suffix == "svg" else {}  # reproducible files
             results.figure.savefig(written[-1], dpi=110, metadata=metadata)
         return written
 
 
-def do_steps(name: str, steps: Sequence[Step], console: Console) -> None:
-    """Do the steps that are not done yet, saying how long the others will take."""
+def run_steps(name: str, steps: Sequence[Step], console: Console) -> None:
+    """Run the unfinished steps, and print an estimate of the remaining time after each."""
     seconds: dict[str, list[float]] = defaultdict(list)
     for step in steps:
         if step.folder.has(step.name):
@@ -176,9 +176,9 @@ def do_steps(name: str, steps: Sequence[Step], console: Console) -> None:
         for number, step in enumerate(todo):
             progress.update(task, description=f"{name}: {step.name}")
             begin = time.perf_counter()
-            made = step.make()
+            arrays = step.make()
             elapsed = time.perf_counter() - begin
-            step.folder.save(step.name, {**made, ELAPSED: elapsed})
+            step.folder.save(step.name, {**arrays, ELAPSED: elapsed})
             seconds[step.kind].append(elapsed)
             progress.advance(task)
             left = time_left(todo[number + 1 :], seconds)
@@ -186,16 +186,16 @@ def do_steps(name: str, steps: Sequence[Step], console: Console) -> None:
 
 
 def time_left(todo: Sequence[Step], seconds: Mapping[str, Sequence[float]]) -> str:
-    """How long steps will take, by those of their kind, or by all where there were none yet."""
+    """Estimate the time of steps from finished ones of their kind, or else from all."""
     if not todo:
         return ""
-    known = [each for of_kind in seconds.values() for each in of_kind]
-    left = sum(np.mean(seconds.get(step.kind) or known) for step in todo)
+    pooled = [value for values in seconds.values() for value in values]
+    left = sum(np.mean(seconds.get(step.kind) or pooled) for step in todo)
     return f"; about {left:.0f} s left" if left < 100 else f"; about {left / 60:.0f} min left"
 
 
 def write_table(path: Path, entries: Sequence[Any]) -> None:
-    """Named tuples as CSV, numbers with four digits."""
+    """Write named tuples as CSV, numbers with four digits."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(entries[0]._fields)
@@ -206,8 +206,8 @@ def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 
-def machine() -> dict[str, Any]:
-    """When and on what it was run."""
+def environment() -> dict[str, Any]:
+    """Return the date, the machine, and the versions of packages."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": {
@@ -221,8 +221,8 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
-    """What JSON cannot say, in what it can."""
+def _json_value(value: Any) -> Any:
+    """Convert a value that JSON does not support."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return repr(value)

@@ -1,4 +1,4 @@
-"""The paper's main figure: errors of expectations against the number of shards, by class of test functions."""
+"""The paper's main figure: errors of expectations by number of shards and class of functions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,16 +13,12 @@ from .problem import Problem, Size
 from .trial import FLOOR, REFINED, Trial, trial_of
 
 BASELINE = "Gaussian"
-PAPERS = (
-    "uniform",
-    BASELINE,
-    "VCMC",
-)  # the paper's methods, by whose errors the easiest functions are chosen
+PAPER_METHODS = ("uniform", BASELINE, "VCMC")  # the easiest functions are chosen by their errors
 QUARTILES = (0.25, 0.5, 0.75)
 
 
 class Entry(NamedTuple):
-    """Quartiles of relative errors over a class of test functions, and of their differences from the Gaussian baseline's.
+    """Quartiles of relative errors over a class of functions, and of differences from the baseline.
 
     Attributes:
         num_shards: number of shards; 1 for the floor.
@@ -30,8 +26,8 @@ class Entry(NamedTuple):
         functions: the class of test functions.
         error_lower, error, error_upper: quartiles of errors.
         difference_lower, difference, difference_upper: quartiles of the differences.
-        of_floor: the median error, as a multiple of the floor's.
-        verdict: what the draws say of themselves.
+        of_floor: the median error as a multiple of the floor's.
+        verdict: the verdict of the diagnosis.
     """
 
     num_shards: int
@@ -48,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class ByIndex(NamedTuple):
-    """The relative error of one function of the first class, at the largest number of shards."""
+    """The relative error of one function of the first class, with the most shards."""
 
     method: str
     number: int
@@ -60,14 +56,15 @@ Errors = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class ErrorsByShards(AbstractExperiment):
-    """Errors of expectations against the number of shards.
+    """Errors of expectations by number of shards.
 
     Attributes:
-        name: what it is called.
-        title: what it shows, in a sentence.
-        make: makes the problem, from a size and a seed.
+        name: name of the experiment.
+        title: title of the figure.
+        make: returns the problem of a size and a seed.
         sizes: sizes by name.
-        by_index: show the errors of the first class by index, too, and what the index is.
+        by_index: meaning of the index of the first class; if not empty, errors are also shown by
+            index.
     """
 
     name: str
@@ -77,7 +74,7 @@ class ErrorsByShards(AbstractExperiment):
     by_index: str = ""
 
     def trial(self, job: Job) -> Trial:
-        """The problem at a job's size."""
+        """Return the problem at a job's size."""
         return trial_of(self.name, self.make, self.sizes[job.size], job)
 
     def steps(self, job: Job) -> list[Step]:
@@ -87,16 +84,16 @@ class ErrorsByShards(AbstractExperiment):
         trial = self.trial(job)
         floors, floor = trial.floor(), trial.floor_medians()
         entries = [
-            _entry(1, FLOOR, name, [each[name] for each in floors], None, floor[name], "")
+            _entry(1, FLOOR, name, [errors[name] for errors in floors], None, floor[name], "")
             for name in floors[0]
         ]
-        about = {}
+        by_shards = {}
         for num_shards in trial.size.shards:
             stored = _stored(trial, num_shards)
-            errors = {name: trial.errors_of(each) for name, each in stored.items()}
-            verdicts = {name: str(each["verdict"]) for name, each in stored.items()}
+            errors = {name: trial.errors_of(arrays) for name, arrays in stored.items()}
+            verdicts = {name: str(arrays["verdict"]) for name, arrays in stored.items()}
             entries += _entries(num_shards, errors, verdicts, floor, job.easiest)
-            about[str(num_shards)] = _about_shards(trial, num_shards, stored)
+            by_shards[str(num_shards)] = _shard_settings(trial, num_shards, stored)
         tables: dict[str, Any] = {"": entries}
         if self.by_index:
             tables["-by-index"] = _by_index(errors, floors)
@@ -105,7 +102,7 @@ class ErrorsByShards(AbstractExperiment):
             "scale": trial.size.settings(),
             "methods": {name: repr(method.combiner) for name, method in trial.methods.items()},
             "serial": trial.serial_settings(),
-            "shards": about,
+            "shards": by_shards,
             "easiest": job.easiest,
         }
         title = f"{self.title}: d = {trial.size.dim}, N = {trial.size.num_rows}"
@@ -114,7 +111,7 @@ class ErrorsByShards(AbstractExperiment):
 
 
 def _stored(trial: Trial, num_shards: int) -> dict[str, dict[str, np.ndarray]]:
-    """What was kept of every method, by its name."""
+    """Read the stored arrays of every method."""
     refined = [REFINED] if num_shards in trial.size.refined else []
     return {name: trial.folder.load(f"{name}-{num_shards}") for name in (*trial.methods, *refined)}
 
@@ -128,10 +125,10 @@ def _entries(
 ) -> list[Entry]:
     entries = []
     for functions in floor:
-        chosen = _easiest([errors[name][functions] for name in PAPERS], easiest)
+        chosen = _easiest([errors[name][functions] for name in PAPER_METHODS], easiest)
         base = errors[BASELINE][functions][chosen]
-        for name, of_method in errors.items():
-            own, verdict = of_method[functions][chosen], verdicts[name]
+        for name, method_errors in errors.items():
+            own, verdict = method_errors[functions][chosen], verdicts[name]
             entries.append(
                 _entry(num_shards, name, functions, [own], base, floor[functions], verdict)
             )
@@ -139,7 +136,7 @@ def _entries(
 
 
 def _easiest(errors: list[np.ndarray], share: float) -> np.ndarray:
-    """The share of the functions whose largest error over the methods is smallest."""
+    """Return the indices of the functions with the smallest largest error over the methods."""
     worst = np.max(errors, axis=0)
     return np.sort(np.argsort(worst, kind="stable")[: max(1, round(share * len(worst)))])
 
@@ -154,45 +151,50 @@ def _entry(
     verdict: str,
 ) -> Entry:
     quartiles = partial(np.quantile, q=QUARTILES)
-    low, middle, high = np.mean([quartiles(each) for each in errors], axis=0)
-    less, between, more = (np.nan,) * 3 if base is None else quartiles(errors[0] - base)
+    lower, median, upper = np.mean([quartiles(values) for values in errors], axis=0)
+    differences = (np.nan,) * 3 if base is None else quartiles(errors[0] - base)
     return Entry(
         num_shards,
         method,
         functions,
-        low,
-        middle,
-        high,
-        less,
-        between,
-        more,
-        middle / floor,
-        verdict,
+        error_lower=lower,
+        error=median,
+        error_upper=upper,
+        difference_lower=differences[0],
+        difference=differences[1],
+        difference_upper=differences[2],
+        of_floor=median / floor,
+        verdict=verdict,
     )
 
 
 def _by_index(errors: Mapping[str, Errors], floors: list[dict[str, np.ndarray]]) -> list[ByIndex]:
     first = next(iter(floors[0]))
-    of_first = {name: each[first] for name, each in errors.items()}
-    of_first[FLOOR] = np.mean([each[first] for each in floors], axis=0)
+    of_first = {name: by_class[first] for name, by_class in errors.items()}
+    of_first[FLOOR] = np.mean([by_class[first] for by_class in floors], axis=0)
     return [
         ByIndex(name, 1 + index, error)
-        for name, each in of_first.items()
-        for index, error in enumerate(each)
+        for name, values in of_first.items()
+        for index, error in enumerate(values)
     ]
 
 
-def _about_shards(trial: Trial, num_shards: int, stored: Mapping[str, Arrays]) -> dict[str, Any]:
-    """The largest R-hat of the shards' draws, seconds of sampling and of the methods' steps, and what they noted."""
-    kinds = [step.name for step in trial.shard_steps(num_shards)]
-    drawn = [trial.folder.load(name, "rhat", "seconds") for name in kinds]
+def _shard_settings(trial: Trial, num_shards: int, stored: Mapping[str, Arrays]) -> dict[str, Any]:
+    """Return the largest R-hat of the shards, seconds of sampling and of steps, and notes."""
+    names = [step.name for step in trial.shard_steps(num_shards)]
+    samples = {name: trial.folder.load(name, "rhat", "seconds") for name in names}
+    rhats = [float(np.nanmax(sample["rhat"])) for sample in samples.values()]
     return {
-        "largest_rhat": round(max(float(np.nanmax(each["rhat"])) for each in drawn), 3),
+        "largest_rhat": round(max(rhats), 3),
         "seconds_of_sampling": {
-            name: round(float(each["seconds"]), 2) for name, each in zip(kinds, drawn, strict=True)
+            name: round(float(sample["seconds"]), 2) for name, sample in samples.items()
         },
-        "seconds_of_steps": {name: round(float(each[ELAPSED]), 2) for name, each in stored.items()},
+        "seconds_of_steps": {
+            name: round(float(arrays[ELAPSED]), 2) for name, arrays in stored.items()
+        },
         "notes": {
-            name: each["notes"].tolist() for name, each in stored.items() if len(each["notes"])
+            name: arrays["notes"].tolist()
+            for name, arrays in stored.items()
+            if len(arrays["notes"])
         },
     }

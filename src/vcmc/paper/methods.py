@@ -1,4 +1,4 @@
-"""The methods of every figure: the paper's baselines, the paper's own, and what vcmc has beyond them."""
+"""The methods in every figure: the paper's baselines, the paper's method, and our default."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,15 +11,15 @@ from ..combiners.variational import Variational
 from ..variational.adaptive import Adaptive
 from .problem import Problem, Size
 
-NUM_SAMPLES = 40  # of an iteration, as in the paper
+NUM_SAMPLES = 40  # draws per iteration, as in the paper
 
 
 class Fixed(AbstractCombiner):
-    """Aggregates with weights of a rule of thumb.
+    """Aggregation with weights that are not optimised.
 
     Args:
-        family: the aggregators.
-        start: the rule.
+        family: the family of aggregators.
+        start: the rule for the weights.
     """
 
     family: AbstractFamily
@@ -31,24 +31,24 @@ class Fixed(AbstractCombiner):
 
 
 class Method(NamedTuple):
-    """A combiner, and whether its shards are sampled as the paper's aggregators ask for."""
+    """A combiner, and whether it needs shards sampled as in the paper."""
 
     combiner: AbstractCombiner
     as_paper: bool
 
 
 def paper_method(problem: Problem, iterations: int) -> Variational:
-    """The paper's method: its family, its relaxed entropy, its number of samples and iterations.
+    """Return the paper's method: its family, relaxed entropy, and numbers of draws and iterations.
 
-    The paper does not say its step sizes. Steps are Adam's, which come further here than projected gradients with AdaGrad's: these
-    lower the objective of the spectral family in its first 25 iterations.
+    The paper does not give its step sizes. We use Adam, which gets further than projected gradients
+    with AdaGrad: in the first 25 iterations these lower the objective of the spectral family.
     """
     optimizer = Adaptive(num_samples=NUM_SAMPLES, max_iterations=iterations)
     return Variational(problem.family, optimizer=optimizer)
 
 
 def methods_of(problem: Problem, size: Size) -> Mapping[str, Method]:
-    """All methods for a problem, by name; the refinement of the last is made of its draws."""
+    """Return all methods for a problem, by name; the draws of the last one are refined."""
     methods = {
         "uniform": Method(Fixed(problem.family, Uniform()), True),
         "Gaussian": Method(Fixed(problem.family, Precision()), True),
@@ -56,6 +56,6 @@ def methods_of(problem: Problem, size: Size) -> Mapping[str, Method]:
         "VCMC": Method(paper_method(problem, size.iterations), True),
         "default": Method(Variational(), False),
     }
-    return {
-        name: method for name, method in methods.items() if problem.full or name != "full Gaussian"
-    }
+    if not problem.has_full_covariance:
+        del methods["full Gaussian"]
+    return methods

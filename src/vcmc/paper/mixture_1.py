@@ -1,9 +1,10 @@
-"""A mixture of eight Gaussians in eight dimensions, noise sd 1, N = 50 000: the left half of the paper's Figure 3.
+"""A mixture of eight Gaussians in eight dimensions, noise sd 1, N = 50 000: Figure 3, left half.
 
-Centres are N(0, 4 I), weights are equal. Test functions are the probabilities that two of 100 fresh points come from the same component, for all pairs.
-Components of shards are aligned by the Hungarian algorithm, then averaged. The paper samples with HMC; here it is Gibbs sampling over
-assignments and centres, which is exact as well and quicker. The serial chain starts from the best of twenty k-means runs, climbed from, and its log density is
-compared with that of the centres that made the data.
+Centres are N(0, 4 I), weights are equal. Test functions are the probabilities that two of 100 fresh
+points come from the same component, for all pairs. Components of shards are matched by the
+Hungarian algorithm, then averaged. The paper samples by HMC; we use Gibbs sampling of assignments
+and centres, which is exact as well, and faster. The serial chain starts at the mode found from the
+best of twenty k-means runs, and its log density is compared with that of the true centres.
 """
 
 from functools import partial
@@ -17,7 +18,7 @@ from ..samplers.mixture_gibbs import MixtureGibbs
 from .errors_by_shards import ErrorsByShards
 from .problem import Problem, Size
 
-NUM_FRESH = 100
+NUM_FRESH = 100  # points of the test functions, as in the paper
 
 
 def problem(
@@ -27,7 +28,7 @@ def problem(
     sampler: AbstractSampler | None = None,
     shard_sampler: AbstractSampler | None = None,
 ) -> Problem:
-    """As many components as dimensions, judged by which of some fresh points belong together."""
+    """Return a mixture with as many components as dimensions; test functions are comemberships."""
     model = GaussianMixture(size.dim, size.dim, prior_scale=2.0, noise_scale=noise_scale)
     truth, rows = model.simulate(seed, size.num_rows)
     fresh = jnp.asarray(model.simulate(seed + 1, NUM_FRESH, truth).rows["x"])
@@ -39,7 +40,7 @@ def problem(
         shard_sampler=shard_sampler,
         family=CombinatorialFamily(alternating=False),
         truth=truth,
-        described={"noise sd": noise_scale, "prior sd": 2.0, "fresh points": NUM_FRESH},
+        design={"noise sd": noise_scale, "prior sd": 2.0, "fresh points": NUM_FRESH},
     )
 
 

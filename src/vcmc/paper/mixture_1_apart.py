@@ -1,8 +1,10 @@
-"""The mixture of `mixture_1.py`, but with shards that start by themselves: what the paper's Figure 3 seems to have been made of.
+"""The mixture of `mixture_1.py` with separately started shards: the likely setting of Figure 3.
 
-vcmc starts the chains of all shards at one point, the mode of all rows, so that they sit in the same mode. Chains that are started one by one, as separate runs
-of a sampler are, do not: here the centres of every shard start at eight of its rows, chosen at random. Some shards then have two centres in one cluster and one centre
-between two others. The paper does not say where its chains start; the advantage that it reports for its method over Gaussian averages is seen here.
+vcmc starts the chains of all shards at one point, the mode of all rows, so that they are in the
+same mode. Separately started chains are not: here the centres of every shard start at eight of its
+rows, chosen at random. Some shards then have two centres in one cluster and one centre between two
+others. The paper does not say where its chains start; its reported advantage over Gaussian averages
+appears in this setting.
 """
 
 from dataclasses import replace
@@ -18,12 +20,12 @@ from .mixture_1 import SIZES, problem
 
 
 class FromOwnRows(MixtureGibbs):
-    """Gibbs sampling whose chains start at random rows of their own, wherever they are told to start."""
+    """Gibbs sampling whose chains start at random rows of their shard, not at the common start."""
 
     def init(self, setup: Mixture, start: Point, key: Array) -> MixtureState:
         (generator,) = generators(key, 1)
-        chosen = generator.choice(setup.x.shape[1], setup.num_components, replace=False)
-        return super().init(setup, start, key)._replace(centres=setup.x[:-1, chosen].T)
+        indices = generator.choice(setup.x.shape[1], setup.num_components, replace=False)
+        return super().init(setup, start, key)._replace(centres=setup.x[:-1, indices].T)
 
 
 EXPERIMENT = ErrorsByShards(

@@ -1,7 +1,9 @@
-"""A mixture of eight Gaussians in eight dimensions, noise sd 2, N = 50 000: the right half of the paper's Figure 3.
+"""A mixture of eight Gaussians in eight dimensions, noise sd 2, N = 50 000: Figure 3, right half.
 
-Everything is as in `mixture_1.py`, but components overlap: Gibbs chains move slowly, so that NUTS is used (the paper: HMC), and the paper optimises
-for 200 iterations. The paper counts only the 70 % of the test functions whose errors are smallest; here all count, unless `--easiest 0.7` is given.
+Everything is as in `mixture_1.py`, but components overlap. Gibbs chains mix slowly, so we use NUTS
+(the paper: HMC), and the optimisation has 200 iterations, as in the paper. The paper counts only
+the 70 % of the test functions with the smallest errors; here all count, unless `--easiest 0.7` is
+given.
 """
 
 from functools import partial

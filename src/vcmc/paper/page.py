@@ -1,4 +1,4 @@
-"""The tables of `docs/paper.md`, made from what `vcmc reproduce` wrote.
+"""The tables of `docs/paper.md`, from the files that `vcmc reproduce` wrote.
 
 Run: python -m vcmc.paper.page docs/paper.md docs/paper
 """
@@ -15,17 +15,18 @@ from . import EXPERIMENTS
 from .errors_by_shards import ErrorsByShards
 from .trial import FLOOR
 
-GOAL = 1.5  # of the floor
+GOAL_FLOORS = 1.5  # error of the default that was aimed at, in units of the floor
+MOST_SHARDS = 100
 ITERATIONS = 25  # of the paper's optimisation of the probit regression
 
 Rows = list[dict[str, str]]
 
 
-def filled(page: str, folder: Path) -> str:
-    """A page with all of its tables made anew."""
+def fill_tables(page: str, folder: Path) -> str:
+    """Return a page with all of its tables written anew."""
 
-    def table(found: re.Match[str]) -> str:
-        name = found[1]
+    def table(match: re.Match[str]) -> str:
+        name = match[1]
         return f"<!-- table: {name} -->\n{_table(name, folder)}\n<!-- end -->"
 
     return re.sub(r"<!-- table: (\S+) -->\n.*?<!-- end -->", table, page, flags=re.DOTALL)
@@ -44,7 +45,7 @@ def _read(folder: Path, name: str) -> Rows:
         return list(csv.DictReader(file))
 
 
-def _json(folder: Path, name: str) -> Any:
+def _read_json(folder: Path, name: str) -> Any:
     return json.loads((folder / f"{name}.json").read_text())
 
 
@@ -53,7 +54,7 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
 
 
 def medians(name: str, folder: Path) -> str:
-    """Median errors of every method and class, by number of shards."""
+    """Return median errors of every method and class, by number of shards."""
     entries = _read(folder, name)
     shards = list(
         dict.fromkeys(entry["num_shards"] for entry in entries if entry["method"] != FLOOR)
@@ -74,7 +75,7 @@ def medians(name: str, folder: Path) -> str:
 
 
 def _cell(entry: Mapping[str, str] | None) -> str:
-    """An error; bold where the draws call themselves good."""
+    """Format an error, bold where the verdict is good."""
     if entry is None:
         return "–"
     text = _digits(entry["error"])
@@ -97,75 +98,98 @@ def _error(
     return float(entry["error"])
 
 
-def _less(folder: Path, name: str, functions: str = "first", over: str = "Gaussian") -> str:
-    """By how much the paper's method errs less than another, with the most shards."""
-    own, other = (_error(folder, name, 100, method, functions) for method in ("VCMC", over))
-    return f"{100 * (1 - own / other):.1f} % ({own:.2g} against {other:.2g})"
+def _reduction(folder: Path, name: str, functions: str = "first") -> str:
+    """Return by how much the paper's method reduces the error of Gaussian averages."""
+    own, base = (
+        _error(folder, name, MOST_SHARDS, method, functions) for method in ("VCMC", "Gaussian")
+    )
+    return f"{100 * (1 - own / base):.1f} % ({own:.2g} against {base:.2g})"
 
 
 def claims(folder: Path) -> str:
-    """The paper's headline claims beside what was measured."""
-    both = "comembership"
-    probit = [_error(folder, name, 100, "VCMC") for name in ("probit-300", "probit-300-partial")]
-    wishart = [_error(folder, "wishart-100", 100, method) for method in ("uniform", "Gaussian")]
-    mixture = [_error(folder, "mixture-1", 100, method, both) for method in ("uniform", "Gaussian")]
-    rows = [
+    """Return the paper's claims beside our figures."""
+    rows = [*_error_claims(folder), *_speed_claims(folder), *_default_rows(folder)]
+    return _markdown(["claim", "paper", "here"], rows)
+
+
+def _error_claims(folder: Path) -> list[list[str]]:
+    functions = "comembership"
+    averages = ("uniform", "Gaussian")
+    probit = [
+        _error(folder, name, MOST_SHARDS, "VCMC") for name in ("probit-300", "probit-300-partial")
+    ]
+    wishart = [_error(folder, "wishart-100", MOST_SHARDS, method) for method in averages]
+    mixture = [_error(folder, "mixture-1", MOST_SHARDS, method, functions) for method in averages]
+    most = f"K = {MOST_SHARDS}"
+    return [
         [
-            "probit, d = 300, K = 100: VCMC errs less than Gaussian averages",
+            f"probit, d = 300, {most}: VCMC reduces the error of Gaussian averages by",
             "39 %",
-            _less(folder, "probit-300"),
+            _reduction(folder, "probit-300"),
         ],
-        ["mixture, noise sd 1, K = 100: the same", "92 %", _less(folder, "mixture-1", both)],
-        ["the same, every shard started by itself", "92 %", _less(folder, "mixture-1-apart", both)],
+        [
+            f"mixture, noise sd 1, {most}: the same",
+            "92 %",
+            _reduction(folder, "mixture-1", functions),
+        ],
+        [
+            "the same, with separately started shards",
+            "92 %",
+            _reduction(folder, "mixture-1-apart", functions),
+        ],
         [
             "probit, d = 300: partial posteriors give lower errors",
             "yes",
-            f"{probit[1]:.2g} against {probit[0]:.2g} (VCMC, K = 100)",
+            f"{probit[1]:.2g} against {probit[0]:.2g} (VCMC, {most})",
         ],
         [
             "Wishart, d = 100: uniform and Gaussian averages are alike",
             "yes",
-            f"{wishart[0]:.2g} and {wishart[1]:.2g} (K = 100)",
+            f"{wishart[0]:.2g} and {wishart[1]:.2g} ({most})",
         ],
         [
             "mixture: uniform averages are better than Gaussian ones",
             "yes",
-            f"{mixture[0]:.2g} and {mixture[1]:.2g} (K = 100)",
-        ],
-        [
-            "probit, d = 300: seconds of optimisation, of serial sampling",
-            "below 1 500, above 6 000",
-            _seconds(folder),
+            f"{mixture[0]:.2g} and {mixture[1]:.2g} ({most})",
         ],
     ]
-    for problem in ("probit-300", "mixture-1"):
-        said = f"{problem}: speed-up, sampling and combining (our default)"
-        rows.append([said, "near K for K ≤ 25, K / 2 for 50 and 100", _shares(folder, problem)])
-    rows += [
+
+
+def _speed_claims(folder: Path) -> list[list[str]]:
+    optimisation = [
+        "probit, d = 300: seconds of optimisation, of serial sampling",
+        "below 1 500, above 6 000",
+        _seconds(folder),
+    ]
+    speedups = [
         [
-            f"{name}: our default, in units of the floor, at worst (asked: {GOAL})",
+            f"{problem}: speed-up, sampling and combining (our default)",
+            "near K for K ≤ 25, K / 2 for 50 and 100",
+            _shares(folder, problem),
+        ]
+        for problem in ("probit-300", "mixture-1")
+    ]
+    return [optimisation, *speedups]
+
+
+def _default_rows(folder: Path) -> list[list[str]]:
+    """Return the errors of our default and of all methods by verdict, in units of the floor."""
+    rows = [
+        [
+            f"{name}: largest error of our default, in units of the floor (goal: {GOAL_FLOORS})",
             "",
-            _worst(folder, name),
+            _largest(folder, name),
         ]
         for name in _figures(folder)
     ]
-    rows += [
-        [
-            "draws that call themselves good: largest error, in units of the floor",
-            "",
-            _judged(folder, "good", max),
-        ],
-        [
-            "draws that call themselves poor: smallest error, in units of the floor",
-            "",
-            _judged(folder, "poor", min),
-        ],
-    ]
-    return _markdown(["claim", "paper", "here"], rows)
+    for verdict, extreme, pick in (("good", "largest", max), ("poor", "smallest", min)):
+        claim = f'verdict "{verdict}": {extreme} error, in units of the floor'
+        rows.append([claim, "", _extreme_error(folder, verdict, pick)])
+    return rows
 
 
 def _figures(folder: Path) -> list[str]:
-    """The figures of errors by number of shards that were made."""
+    """Return the experiments of errors by number of shards that have results."""
     return [
         name
         for name, experiment in EXPERIMENTS.items()
@@ -173,8 +197,8 @@ def _figures(folder: Path) -> list[str]:
     ]
 
 
-def _judged(folder: Path, verdict: str, pick: Callable[[list[float]], float]) -> str:
-    """The largest or smallest error of all draws that say the same of themselves."""
+def _extreme_error(folder: Path, verdict: str, pick: Callable[[list[float]], float]) -> str:
+    """Return the largest or smallest error of all results with a verdict."""
     errors = [
         float(entry["of_floor"])
         for name in _figures(folder)
@@ -185,69 +209,64 @@ def _judged(folder: Path, verdict: str, pick: Callable[[list[float]], float]) ->
 
 
 def _seconds(folder: Path) -> str:
-    timing = _json(folder, "timing")
-    taken = [
-        each["seconds"]
-        for each in timing["seconds"]
-        if each["problem"] == "probit-300"
-        and each["method"] == "VCMC"
-        and each["iterations"] == ITERATIONS
+    timing = _read_json(folder, "timing")
+    seconds = [
+        entry["seconds"]
+        for entry in timing["seconds"]
+        if entry["problem"] == "probit-300"
+        and entry["method"] == "VCMC"
+        and entry["iterations"] == ITERATIONS
     ]
     serial = timing["problems"]["probit-300"]["serial"]["seconds_of_a_chain"]
-    return f"{min(taken):.0f} to {max(taken):.0f} for {ITERATIONS} iterations, {serial:.0f}"
+    return f"{min(seconds):.0f} to {max(seconds):.0f} for {ITERATIONS} iterations, {serial:.0f}"
 
 
 def _shares(folder: Path, problem: str) -> str:
-    """Speed-ups of the default method as shares of the number of shards."""
-    every = [
-        each
-        for each in _json(folder, "speedup")["seconds"]
-        if each["problem"] == problem and each["method"] == "default"
+    """Return speed-ups of the default as fractions of the number of shards."""
+    entries = [
+        entry
+        for entry in _read_json(folder, "speedup")["seconds"]
+        if entry["problem"] == problem and entry["method"] == "default"
     ]
-    here, apart = (
-        ", ".join(f"{each[key] / each['num_shards']:.2f}" for each in every)
+    one_machine, machines = (
+        ", ".join(f"{entry[key] / entry['num_shards']:.2f}" for entry in entries)
         for key in ("speedup", "speedup_rows_apart")
     )
-    numbers = ", ".join(str(each["num_shards"]) for each in every)
-    return f"{here} times K for K = {numbers}; with a machine for each shard {apart}"
+    numbers = ", ".join(str(entry["num_shards"]) for entry in entries)
+    return f"{one_machine} times K for K = {numbers}; with one machine per shard {machines}"
 
 
-def _worst(folder: Path, name: str) -> str:
-    worst = max(
+def _largest(folder: Path, name: str) -> str:
+    largest = max(
         (entry for entry in _read(folder, name) if entry["method"] == "default"),
         key=lambda entry: float(entry["of_floor"]),
     )
-    return f"{float(worst['of_floor']):.2f} ({worst['functions']}, K = {worst['num_shards']})"
+    where = f"{largest['functions']}, K = {largest['num_shards']}"
+    return f"{float(largest['of_floor']):.2f} ({where})"
 
 
 def speedups(folder: Path) -> str:
-    """Speed-ups as shares of the number of shards, with the seconds they are made of."""
+    """Return speed-ups, also as fractions of the number of shards, and their seconds."""
     rows = [
         [
-            each["problem"],
-            str(each["num_shards"]),
-            each["method"],
-            f"{each['serial_seconds']:.1f}",
-            f"{each['slowest_shard_seconds']:.2f}",
-            f"{each['combine_seconds']:.2f}",
-            f"{each['combine_seconds_rows_apart']:.2f}",
-            f"{each['speedup']:.1f} = {each['speedup'] / each['num_shards']:.2f} K",
-            f"{each['speedup_rows_apart']:.1f} = {each['speedup_rows_apart'] / each['num_shards']:.2f} K",
+            entry["problem"],
+            str(entry["num_shards"]),
+            entry["method"],
+            f"{entry['serial_seconds']:.1f}",
+            f"{entry['slowest_shard_seconds']:.2f}",
+            f"{entry['combine_seconds']:.2f}",
+            f"{entry['combine_seconds_rows_apart']:.2f}",
+            *(
+                f"{entry[key]:.1f} = {entry[key] / entry['num_shards']:.2f} K"
+                for key in ("speedup", "speedup_rows_apart")
+            ),
         ]
-        for each in _json(folder, "speedup")["seconds"]
+        for entry in _read_json(folder, "speedup")["seconds"]
     ]
-    head = [
-        "problem",
-        "K",
-        "method",
-        "serial, s",
-        "slowest shard, s",
-        "combining, s",
-        "rows apart, s",
-    ]
-    return _markdown([*head, "speed-up", "rows apart"], rows)
+    head = ["problem", "K", "method", "serial, s", "slowest shard, s", "combining, s"]
+    return _markdown([*head, "one machine per shard, s", "speed-up", "one machine per shard"], rows)
 
 
 if __name__ == "__main__":
     document = Path(sys.argv[1])
-    document.write_text(filled(document.read_text(), Path(sys.argv[2])))
+    document.write_text(fill_tables(document.read_text(), Path(sys.argv[2])))

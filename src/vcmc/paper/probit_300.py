@@ -1,7 +1,8 @@
 """Probit regression, d = 300, N = 100 000: the paper's Figures 1 (left) and 6.
 
-The paper does not say its design. Here covariates are N(0, I), and the coefficients are one draw of N(0, I / d), so that the signal is as
-strong as the noise; the prior is N(0, I). Gibbs sampling as in the paper: 5 100 sweeps, 100 dropped, every fifth kept. Weights are diagonal.
+The paper does not state its design. Here covariates are N(0, I), and the coefficients are one draw
+of N(0, I / d), so that signal and noise are equally strong; the prior is N(0, I). Gibbs sampling is
+as in the paper: 5 100 sweeps, 100 of them warm-up, every fifth stored. Weights are diagonal.
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ from .problem import Problem, Size
 
 
 def problem(size: Size, seed: int, prior: Prior = "subposterior") -> Problem:
-    """Independent covariates, and coefficients of length about one."""
+    """Return independent covariates, and coefficients with norm about one."""
     model = Probit(size.dim)
     beta = np.random.default_rng((seed, 1)).normal(size=size.dim) / np.sqrt(size.dim)
     return Problem(
@@ -25,7 +26,7 @@ def problem(size: Size, seed: int, prior: Prior = "subposterior") -> Problem:
         sampler=ProbitGibbs(),
         family=VectorFamily(full=False),
         prior=prior,
-        described={
+        design={
             "covariates": "N(0, 1)",
             "coefficients": "a draw of N(0, 1 / dim)",
             "prior of beta": "N(0, 1)",

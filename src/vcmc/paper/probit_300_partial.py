@@ -1,8 +1,9 @@
-"""Probit regression, d = 300, with the full prior in every shard: the paper's Figures 1 (right) and 6.
+"""Probit regression, d = 300, full prior in every shard: the paper's Figures 1 (right) and 6.
 
-Everything is as in `probit_300.py`, but shards are partial posteriors. The prior N(0, I) then counts K times in any average; the paper finds lower
-errors than with subposteriors, as a stronger prior counteracts what small shards do to probit coefficients, which is to inflate them. Refinement is left out: it
-draws from the same posterior, whatever the shards were.
+Everything is as in `probit_300.py`, but shards are partial posteriors, so the prior N(0, I) counts
+K times in any average. The paper finds lower errors than with subposteriors: small shards inflate
+probit coefficients, and a stronger prior counteracts that. Refinement is left out: it draws from
+the same posterior, whatever the shards.
 """
 
 from dataclasses import replace

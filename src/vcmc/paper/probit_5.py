@@ -1,9 +1,10 @@
 """Probit regression with a rare covariate, d = 5: the paper's Figure 5, in its supplement.
 
-Data are those of Scott et al. (2016): an intercept and four binary covariates of frequencies 0.2, 0.3, 0.5 and 0.01, coefficients
-(-3, 1.2, -0.5, 0.8, 3), N = 8 500. With 100 shards, 43 of them hold no row with the rare covariate. The paper does not say the
-prior: here it is N(0, I). The paper samples with Gibbs sampling; as hardly any outcome is a one, that moves slowly in
-small shards (R-hat 1.7), and NUTS is used here.
+Data are those of Scott et al. (2016): an intercept and four binary covariates of frequencies 0.2,
+0.3, 0.5 and 0.01, coefficients (-3, 1.2, -0.5, 0.8, 3), N = 8 500. Of 100 shards, 43 have no row
+with the rare covariate. The paper does not state its prior; ours is N(0, I). The paper uses Gibbs
+sampling, which mixes slowly in small shards (R-hat 1.7) because hardly any outcome is a one; we use
+NUTS.
 """
 
 from ..aggregators.vector import VectorFamily
@@ -14,7 +15,7 @@ from .problem import Problem, Size
 
 
 def problem(size: Size, seed: int) -> Problem:
-    """The design of Scott et al. (2016)."""
+    """Return the design of Scott et al. (2016)."""
     model = Probit(size.dim)
     return Problem(
         model,
@@ -22,7 +23,7 @@ def problem(size: Size, seed: int) -> Problem:
         model.test_functions,
         sampler=NUTS(),
         family=VectorFamily(full=False),
-        described={"design": "Scott et al. (2016)", "prior of beta": "N(0, 1)"},
+        design={"design": "Scott et al. (2016)", "prior of beta": "N(0, 1)"},
     )
 
 

@@ -1,4 +1,4 @@
-"""What shards are dealt from: a model, its rows, and the test functions that methods are judged by."""
+"""The problem of an experiment: a model, its rows, and the test functions to estimate."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,24 +16,26 @@ from ..model import Model
 from ..samplers.base import AbstractSampler
 from ..space import Params
 
-CLASSES = ("first", "pure second", "mixed second", "comembership")  # compiled functions sort names
-BATCH = 50  # draws whose test functions are computed together
+# Classes of test functions, in the order of the figures: compiled functions sort names.
+CLASSES = ("first", "pure second", "mixed second", "comembership")
+MAX_BATCH_DRAWS = 50  # draws whose test functions are evaluated together
 
 TestFunctions = Callable[[Params], dict[str, Array]]
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large an experiment is.
+    """The size of an experiment.
 
     Attributes:
-        num_rows, dim: of the data.
+        num_rows, dim: shape of the data.
         shards: numbers of shards.
-        num_draws: draws that are kept, of every shard and of every serial chain.
-        thin: one draw of so many is kept.
-        iterations: of the paper's optimisation.
-        num_reference, num_floor: serial chains that make up the reference, and that are compared with it.
-        refined: numbers of shards whose combined draws are refined, too.
+        num_draws: draws per shard and per serial chain, after thinning.
+        thin: thinning interval of Gibbs samplers.
+        iterations: iterations of the paper's optimisation.
+        num_reference: number of serial chains that make up the reference.
+        num_floor: number of serial chains that are compared with it.
+        refined: numbers of shards whose combined draws are refined as well.
     """
 
     num_rows: int
@@ -47,26 +49,26 @@ class Size:
     refined: tuple[int, ...] = (5, 10, 25, 50, 100)
 
     def settings(self) -> dict[str, Any]:
-        """The size by name."""
+        """Return the fields by name."""
         return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A model, its rows, and what methods are judged by.
+    """A model, its rows, and test functions.
 
     Attributes:
         model: the model.
         rows: all rows.
-        test_functions: scalar functions of params, in classes.
-        sampler: how all rows are sampled, and shards, unless they are sampled otherwise.
-        family: the paper's aggregators.
-        prior: what every shard holds besides its rows.
-        shard_sampler: how shards are sampled, if otherwise than all rows.
-        paper_sampler: how shards are sampled for the paper's aggregators, if otherwise than for ours.
-        full: whether covariance matrices of all parameters fit into memory.
-        truth: params that made the rows, if a chain might sit in another mode.
-        described: what else one must know to make the rows again.
+        test_functions: scalar functions of params, by class.
+        sampler: sampler of serial chains, and of shards by default.
+        family: the paper's family of aggregators.
+        prior: whether shards are subposteriors or partial posteriors.
+        shard_sampler: sampler of shards, if it differs.
+        paper_sampler: sampler of shards for the paper's aggregators, if it differs.
+        has_full_covariance: whether full covariance matrices of all shards fit into memory.
+        truth: params that generated the rows, if a chain might be in another mode.
+        design: further facts about how the rows were simulated.
     """
 
     model: Model
@@ -77,23 +79,23 @@ class Problem:
     prior: Prior = "subposterior"
     shard_sampler: AbstractSampler | None = None
     paper_sampler: AbstractSampler | None = None
-    full: bool = True
+    has_full_covariance: bool = True
     truth: Mapping[str, np.ndarray] | None = None
-    described: Mapping[str, Any] = field(default_factory=dict)
+    design: Mapping[str, Any] = field(default_factory=dict)
 
     def expectations(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Means of all test functions over draws (draw, …) by name, in classes."""
+        """Return means of all test functions over draws (draw, …), by class."""
         params = {name: jnp.asarray(draws[name]) for name in self.model.space}
         means = _means(self.test_functions, params)
         return {name: np.asarray(means[name]) for name in CLASSES if name in means}
 
     def first(self, draws: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The test functions of the first class at every draw."""
+        """Return the test functions of the first class at every draw."""
         params = {name: jnp.asarray(draws[name]) for name in self.model.space}
-        return np.asarray(_firsts(self.test_functions, params))
+        return np.asarray(_first_class(self.test_functions, params))
 
     def settings(self) -> dict[str, Any]:
-        """What the problem is, in words and numbers."""
+        """Return a description; results are stored by a checksum of it."""
         return {
             "model": repr(self.model),
             "sampler": repr(self.sampler),
@@ -101,24 +103,24 @@ class Problem:
             "family": repr(self.family),
             "prior": self.prior,
             **({"shard_sampler": repr(self.shard_sampler)} if self.shard_sampler else {}),
-            **self.described,
+            **self.design,
         }
 
 
 @partial(jax.jit, static_argnums=0)
 def _means(functions: TestFunctions, draws: Params) -> dict[str, Array]:
     count = len(next(iter(draws.values())))
-    size = max(each for each in range(1, BATCH + 1) if count % each == 0)
+    size = max(size for size in range(1, MAX_BATCH_DRAWS + 1) if count % size == 0)
     batches = {name: array.reshape(-1, size, *array.shape[1:]) for name, array in draws.items()}
 
-    def of_batch(batch: Params) -> dict[str, Array]:
+    def batch_means(batch: Params) -> dict[str, Array]:
         return {name: values.mean(axis=0) for name, values in jax.vmap(functions)(batch).items()}
 
-    return {name: values.mean(axis=0) for name, values in jax.lax.map(of_batch, batches).items()}
+    return {name: values.mean(axis=0) for name, values in jax.lax.map(batch_means, batches).items()}
 
 
 @partial(jax.jit, static_argnums=0)
-def _firsts(functions: TestFunctions, draws: Params) -> Array:
+def _first_class(functions: TestFunctions, draws: Params) -> Array:
     return jax.lax.map(
-        lambda params: next(iter(functions(params).values())), draws, batch_size=BATCH
+        lambda params: next(iter(functions(params).values())), draws, batch_size=MAX_BATCH_DRAWS
     )

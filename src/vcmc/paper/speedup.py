@@ -1,10 +1,15 @@
-"""Error against speed-up over serial sampling: the right half of the paper's Figure 4, for the probit regression (d = 300) and the mixture (noise sd 1).
+"""Error against speed-up over serial sampling: the right half of the paper's Figure 4.
 
-The mixture is sampled by NUTS here, as HMC is what the paper used; Gibbs sampling, which the other figures use, takes a serial chain
-five seconds, and nobody needs shards for that. The speed-up of K shards is the seconds of the serial chain over those of the slowest shard and of combining. The serial chain and every shard are
-timed alone, one after the other, by a process that may use one core (of more than twenty shards, twenty); combining may use all cores of this machine, and is timed the second
-time, when everything is compiled. On K machines rows would be evaluated where they are: what combining then takes, with every evaluation of a shard timed
-alone and only the slowest counted, is in the JSON file, too.
+The problems are the probit regression (d = 300) and the mixture (noise sd 1). The mixture is
+sampled by NUTS, since the paper uses HMC; by Gibbs sampling, as in the other figures, a serial
+chain takes five seconds and needs no shards.
+
+The speed-up of K shards is the seconds of the serial chain over those of the slowest shard plus the
+combination. The serial chain and the shards (at most twenty of them) are timed one after the other,
+in a process bound to one core. The combination may use all cores of this machine, and is timed in
+its second run, when everything is compiled. On K machines each would evaluate its own rows: the
+seconds of such a combination, where of each evaluation only the slowest shard counts, are in the
+JSON file as well.
 """
 
 import multiprocessing
@@ -30,12 +35,14 @@ from ..target import Target
 from . import mixture_1, probit_300
 from .base import AbstractExperiment, Arrays, Folder, Job, Results, Step
 from .pictures import draw_speedup
-from .timing import timed
+from .timing import time_combiner
 from .trial import Trial, thinning
 
-EXPERIMENTS = {each.name: each for each in (probit_300.EXPERIMENT, mixture_1.EXPERIMENT)}
+EXPERIMENTS = {
+    experiment.name: experiment for experiment in (probit_300.EXPERIMENT, mixture_1.EXPERIMENT)
+}
 METHODS = ("Gaussian", "VCMC", "default")
-MAX_TIMED = 20  # shards whose sampling is timed, evenly chosen
+MAX_TIMED_SHARDS = 20  # shards whose sampling is timed, evenly spaced
 SAMPLERS: Mapping[str, AbstractSampler] = {mixture_1.EXPERIMENT.name: NUTS()}
 
 
@@ -50,7 +57,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class SpeedUp(AbstractExperiment):
-    """Error against speed-up."""
+    """Error against speed-up over serial sampling."""
 
     name: str = "speedup"
     title: str = "Error against speed-up over serial sampling"
@@ -61,10 +68,10 @@ class SpeedUp(AbstractExperiment):
             trial = experiment.trial(job)
             steps += trial.serial_steps()
             for num_shards in (1, *trial.size.shards):
-                steps.append(_sampling(trial, num_shards))
+                steps.append(_sampling_step(trial, num_shards))
             for num_shards in trial.size.shards:
                 steps += trial.shard_steps(num_shards)
-                steps += [_combining(trial, method, num_shards) for method in METHODS]
+                steps += [_combining_step(trial, method, num_shards) for method in METHODS]
         return steps
 
     def finish(self, job: Job) -> Results:
@@ -80,23 +87,25 @@ class SpeedUp(AbstractExperiment):
             for num_shards in trial.size.shards:
                 slowest = float(folder.load(f"alone-{num_shards}")["seconds"].max())
                 for method in METHODS:
-                    found = folder.load(f"{method}-{num_shards}")
-                    entries.append(Entry(trial.name, num_shards, method, float(found["error"])))
-                    here, apart = float(found["seconds"]), float(found["seconds_apart"])
-                    seconds.append(
-                        {
-                            **entries[-1]._asdict(),
-                            "serial_seconds": serial,
-                            "slowest_shard_seconds": slowest,
-                            "combine_seconds": here,
-                            "combine_seconds_first_call": float(found["seconds_first"]),
-                            "combine_seconds_rows_apart": apart,
-                            "speedup": serial / (slowest + here),
-                            "speedup_rows_apart": serial / (slowest + apart),
-                        }
-                    )
+                    stored = folder.load(f"{method}-{num_shards}")
+                    entries.append(Entry(trial.name, num_shards, method, float(stored["error"])))
+                    seconds.append(entries[-1]._asdict() | _speedups(serial, slowest, stored))
         figure = draw_speedup(self.title, seconds)
         return Results({"": entries}, {"problems": settings, "seconds": seconds}, figure)
+
+
+def _speedups(serial: float, slowest: float, stored: Arrays) -> dict[str, float]:
+    """Return seconds and speed-ups of a method, by the names in the JSON file."""
+    combine, combine_apart = float(stored["seconds"]), float(stored["seconds_apart"])
+    return {
+        "serial_seconds": serial,
+        "slowest_shard_seconds": slowest,
+        "combine_seconds": combine,
+        "combine_seconds_first_call": float(stored["seconds_first"]),
+        "combine_seconds_rows_apart": combine_apart,
+        "speedup": serial / (slowest + combine),
+        "speedup_rows_apart": serial / (slowest + combine_apart),
+    }
 
 
 def _sampler(trial: Trial) -> AbstractSampler:
@@ -107,15 +116,15 @@ def _folder(trial: Trial) -> Folder:
     return trial.folder_for("speedup", timed=repr(_sampler(trial)))
 
 
-def _sampling(trial: Trial, num_shards: int) -> Step:
+def _sampling_step(trial: Trial, num_shards: int) -> Step:
     def make() -> Arrays:
-        return {"seconds": in_one_core(seconds_alone, trial.name, trial.job, num_shards)}
+        return {"seconds": run_on_one_core(sampling_seconds, trial.name, trial.job, num_shards)}
 
     return Step(f"alone-{num_shards}", f"{trial.name}-alone", make, _folder(trial))
 
 
-def in_one_core(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns that is called in a process of its own, which may use one core."""
+def run_on_one_core(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a new process that is bound to one core."""
     spawn = multiprocessing.get_context("spawn")
     with one_core(), ProcessPoolExecutor(1, mp_context=spawn) as pool:
         return pool.submit(function, *arguments).result()
@@ -123,20 +132,20 @@ def in_one_core(function: Callable[..., Any], *arguments: Any) -> Any:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Let processes that are started inside use one core, where the system can do that."""
+    """Bind processes started in this context to one core, where the system supports it."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        os.sched_setaffinity(0, cores)
 
 
-def seconds_alone(name: str, job: Job, num_shards: int) -> np.ndarray:
-    """Seconds that sampling takes, shard after shard, from a common start; of many shards, some are timed."""
+def sampling_seconds(name: str, job: Job, num_shards: int) -> np.ndarray:
+    """Return the seconds of sampling each timed shard, one after the other."""
     trial = EXPERIMENTS[name].trial(job)
     sampler, size = _sampler(trial), trial.size
     target, key = trial.target(num_shards), jax.random.key(job.seed)
@@ -144,7 +153,9 @@ def seconds_alone(name: str, job: Job, num_shards: int) -> np.ndarray:
     start = common_start(target, starts_of(pilot, key))
     sampler.prepare(pilot, start)
     seconds = []
-    for shard in np.linspace(0, num_shards - 1, min(num_shards, MAX_TIMED)).round().astype(int):
+    for shard in (
+        np.linspace(0, num_shards - 1, min(num_shards, MAX_TIMED_SHARDS)).round().astype(int)
+    ):
         begin = time.perf_counter()
         sampler.run(
             target.shard_cache.density(shard),
@@ -157,27 +168,30 @@ def seconds_alone(name: str, job: Job, num_shards: int) -> np.ndarray:
     return np.array(seconds)
 
 
-class Apart(Target):
-    """A target as if every shard had a machine of its own: shards are evaluated one after the other, and all seconds but the slowest's saved."""
+class SeparateMachines(Target):
+    """A target that imitates one machine per shard.
 
-    saved = 0.0
+    Shards are evaluated one after the other; `seconds_saved` sums the seconds of all but the
+    slowest shard of each evaluation.
+    """
+
+    seconds_saved = 0.0
 
     def __call__(self, points: Any, only: Sequence[int] | None = None) -> tuple[Any, Any]:
-        chosen = range(self.num_shards) if only is None else only
-        parts = self._each(lambda shard: evaluate(self.shard_cache.density(shard), points), chosen)
-        scale = self.num_shards / len(chosen)
-        values, scores = (np.sum(each, axis=0) for each in zip(*parts, strict=True))
+        shards = range(self.num_shards) if only is None else only
+        parts = self._map(lambda shard: evaluate(self.shard_cache.density(shard), points), shards)
+        scale = self.num_shards / len(shards)
+        values, scores = (np.sum(terms, axis=0) for terms in zip(*parts, strict=True))
         return jnp.asarray(scale * values), jnp.asarray(scale * scores)
 
     def hessian_products(self, point: Any, directions: Any) -> Any:
-        every = range(self.num_shards)
-        parts = self._each(
+        parts = self._map(
             lambda shard: (hessian_products(self.shard_cache.density(shard), point, directions),),
-            every,
+            range(self.num_shards),
         )
         return jnp.asarray(np.sum([part for (part,) in parts], axis=0))
 
-    def _each(
+    def _map(
         self, function: Callable[[int], tuple[Any, ...]], shards: Sequence[int]
     ) -> list[tuple[Any, ...]]:
         seconds, results = [], []
@@ -185,32 +199,32 @@ class Apart(Target):
             begin = time.perf_counter()
             results.append(tuple(np.asarray(part) for part in function(shard)))
             seconds.append(time.perf_counter() - begin)
-        self.saved += sum(seconds) - max(seconds)
+        self.seconds_saved += sum(seconds) - max(seconds)
         return results
 
 
-def _combining(trial: Trial, method: str, num_shards: int) -> Step:
-    make = partial(combined, trial, method, num_shards)
+def _combining_step(trial: Trial, method: str, num_shards: int) -> Step:
+    make = partial(error_and_seconds, trial, method, num_shards)
     return Step(f"{method}-{num_shards}", f"{trial.name}-{method}", make, _folder(trial))
 
 
-def combined(trial: Trial, method: str, num_shards: int) -> Arrays:
-    """The error of a method, and its seconds: the first time, the second time, and with rows apart."""
-    chosen = trial.methods[method]
-    shards = trial.subposteriors(num_shards, chosen.as_paper)
-    first, _ = timed(chosen.combiner, shards)
-    again, found = timed(chosen.combiner, shards)
-    error = trial.median_error(found.draws)
+def error_and_seconds(trial: Trial, name: str, num_shards: int) -> Arrays:
+    """Return a method's error, and its seconds: first run, second run, one machine per shard."""
+    method = trial.methods[name]
+    shards = trial.subposteriors(num_shards, method.as_paper)
+    first_seconds, _ = time_combiner(method.combiner, shards)
+    seconds, combined = time_combiner(method.combiner, shards)
+    error = trial.median_error(combined.draws)
     target = trial.target(num_shards)
-    apart = Apart(target.model, target.shard_cache.partition, Local())
-    timed(chosen.combiner, replace(shards, target=apart))
-    apart.saved = 0.0
-    whole, _ = timed(chosen.combiner, replace(shards, target=apart))
+    machines = SeparateMachines(target.model, target.shard_cache.partition, Local())
+    time_combiner(method.combiner, replace(shards, target=machines))  # compiles
+    saved_before = machines.seconds_saved
+    total, _ = time_combiner(method.combiner, replace(shards, target=machines))
     return {
         "error": error,
-        "seconds_first": first,
-        "seconds": again,
-        "seconds_apart": whole - apart.saved,
+        "seconds_first": first_seconds,
+        "seconds": seconds,
+        "seconds_apart": total - (machines.seconds_saved - saved_before),
     }
 
 

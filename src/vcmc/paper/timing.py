@@ -1,8 +1,10 @@
-"""Error against seconds of optimisation: the left half of the paper's Figure 4, for the probit regression (d = 300) and the mixture (noise sd 1).
+"""Error against seconds of optimisation: the left half of the paper's Figure 4.
 
-Errors are of optimisations that were stopped after some iterations; seconds are those at which the longest of them got there, the second time that it was
-run, when everything was compiled. They are of both cores, and include the averages that it starts from. Draws of shards and serial chains are those of
-`probit_300.py` and `mixture_1.py`. The error is the median over first moments, or over comemberships.
+The problems are the probit regression (d = 300) and the mixture (noise sd 1), with the shards and
+serial chains of `probit_300.py` and `mixture_1.py`. Errors are those of optimisations stopped after
+some iterations: medians over first moments, or over comemberships. Seconds are those at which the
+longest optimisation reached these iterations in its second run, when everything was compiled, on
+all cores, including the initial averages.
 """
 
 import time
@@ -24,7 +26,7 @@ ITERATIONS = {"VCMC": (1, 3, 10, 25, 50), "default": (1, 2, 3, 5, 10)}
 
 
 class Entry(NamedTuple):
-    """The median error after some iterations."""
+    """The median error after a number of iterations."""
 
     problem: str
     num_shards: int
@@ -62,17 +64,16 @@ class Timing(AbstractExperiment):
             }
             for num_shards in trial.size.shards:
                 for method in ITERATIONS:
-                    found = _folder(trial).load(f"{method}-{num_shards}")
-                    for count, error, took in zip(
-                        found["iterations"], found["error"], found["seconds"], strict=True
-                    ):
+                    arrays = _folder(trial).load(f"{method}-{num_shards}")
+                    columns = (arrays[name] for name in ("iterations", "error", "seconds"))
+                    for count, error, elapsed in zip(*columns, strict=True):
                         entries.append(
                             Entry(trial.name, num_shards, method, int(count), float(error))
                         )
-                        seconds.append({**entries[-1]._asdict(), "seconds": float(took)})
+                        seconds.append({**entries[-1]._asdict(), "seconds": float(elapsed)})
         figure = draw_timing(self.title, seconds, floors, settings)
-        said = {"problems": settings, "floor": floors, "seconds": seconds}
-        return Results({"": entries}, said, figure)
+        all_settings = {"problems": settings, "floor": floors, "seconds": seconds}
+        return Results({"": entries}, all_settings, figure)
 
 
 def _folder(trial: Trial) -> Folder:
@@ -80,43 +81,43 @@ def _folder(trial: Trial) -> Folder:
 
 
 def _step(trial: Trial, method: str, num_shards: int) -> Step:
-    make = partial(timed_iterations, trial, method, num_shards)
+    make = partial(errors_and_seconds, trial, method, num_shards)
     return Step(f"{method}-{num_shards}", f"{trial.name}-{method}", make, _folder(trial))
 
 
-def timed_iterations(trial: Trial, method: str, num_shards: int) -> Arrays:
-    """Errors and seconds after more and more iterations."""
+def errors_and_seconds(trial: Trial, method: str, num_shards: int) -> Arrays:
+    """Return errors and seconds by number of iterations."""
     shards = trial.subposteriors(num_shards, as_paper=method == "VCMC")
     errors = []
     for number in ITERATIONS[method]:
-        _, combined = timed(stopped(trial, method, number), shards)
+        _, combined = time_combiner(truncated(trial, method, number), shards)
         errors.append(trial.median_error(combined.draws))
     seconds = seconds_of_iterations(trial, method, shards)
     return {"iterations": ITERATIONS[method], "error": errors, "seconds": seconds}
 
 
 def seconds_of_iterations(trial: Trial, method: str, shards: Subposteriors) -> list[float]:
-    """Seconds from the beginning of combining to the end of some iterations; what was compiled before does not count."""
+    """Return the seconds from the start to each number of iterations, without compilation."""
     clock: list[float] = []
-    watched = replace(shards, advance=lambda: clock.append(time.perf_counter()))
-    combiner = stopped(trial, method, ITERATIONS[method][-1])
-    timed(combiner, watched)
+    timed_shards = replace(shards, advance=lambda: clock.append(time.perf_counter()))
+    combiner = truncated(trial, method, ITERATIONS[method][-1])
+    time_combiner(combiner, timed_shards)
     clock.clear()
     begin = time.perf_counter()
-    timed(combiner, watched)
-    # a rule may say that it went on before it evaluates where it went to, so that the next call is waited for
+    time_combiner(combiner, timed_shards)
+    # an optimiser may report an iteration before it evaluates the new point: take the next report
     return [clock[min(number, len(clock) - 1)] - begin for number in ITERATIONS[method]]
 
 
-def stopped(trial: Trial, method: str, iterations: int) -> Variational:
-    """A method that stops after some iterations."""
+def truncated(trial: Trial, method: str, iterations: int) -> Variational:
+    """Return a method that stops after a number of iterations."""
     if method == "VCMC":
         return paper_method(trial.problem, iterations)
     return Variational(optimizer=Newton(max_iterations=iterations))
 
 
-def timed(combiner: AbstractCombiner, shards: Subposteriors) -> tuple[float, Combined]:
-    """Seconds of combining, and what came of it."""
+def time_combiner(combiner: AbstractCombiner, shards: Subposteriors) -> tuple[float, Combined]:
+    """Return the seconds of a combination, and its result."""
     begin = time.perf_counter()
     combined = combiner(shards)
     combined.draws.block_until_ready()

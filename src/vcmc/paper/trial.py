@@ -1,4 +1,4 @@
-"""A problem at one size, drawn from in one piece and in shards, and combined: what all figures are made of."""
+"""A problem at one size: serial chains, draws of shards, and their combinations."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -31,11 +31,11 @@ from .base import Arrays, Folder, Job, Step
 from .methods import Method, methods_of
 from .problem import Problem, Size
 
-MEAN = "mean of "  # before the name of a class of test functions
+MEAN = "mean of "  # prefix of the arrays of means; the name of a class of test functions follows
 FLOOR, REFINED = "floor", "refined"
-NUM_FOLLOWED = 200  # test functions whose R-hat is looked at
-NUM_JUDGED = 100  # draws of a serial chain whose log density is compared with that of the truth
-MAX_JUDGED = 1000  # coordinates, above which a diagnosis takes minutes
+NUM_RHAT_FUNCTIONS = 200  # test functions whose R-hat is computed
+NUM_TRUTH_DRAWS = 100  # draws of a serial chain whose log density is compared with the truth's
+MAX_DIAGNOSIS_DIM = 1000  # above, a diagnosis takes minutes
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Trial:
     """A problem at one size.
 
     Attributes:
-        name: what it is called.
-        make: makes the problem, from a size and a seed.
-        size: how large it is.
-        job: how it is to be run.
+        name: name of the problem.
+        make: returns the problem of a size and a seed.
+        size: its size.
+        job: options of the run.
     """
 
     name: str
@@ -60,65 +60,58 @@ class Trial:
 
     @cached_property
     def folder(self) -> Folder:
-        """Where draws and expectations are kept, shared by all figures about this problem at this size."""
+        """Folder of draws and expectations, shared by all figures about this problem and size."""
         return self.job.folder(self.name, self._settings("shards", "refined"))
 
     def folder_for(self, figure: str, **more: Any) -> Folder:
-        """Where another figure about this problem at this size keeps what it makes, given further settings."""
+        """Return the folder of another figure about this problem and size, by further settings."""
         return self.job.folder(f"{figure}-{self.name}", self._settings("shards", "refined") | more)
 
-    def _settings(self, *but: str) -> dict[str, Any]:
-        known = {**self.size.settings(), **self.problem.settings()}
-        return {name: value for name, value in known.items() if name not in but}
+    def _settings(self, *excluded: str) -> dict[str, Any]:
+        settings = {**self.size.settings(), **self.problem.settings()}
+        return {name: value for name, value in settings.items() if name not in excluded}
 
     @cached_property
     def serial_folder(self) -> Folder:
-        """Where serial chains are kept, shared by all problems that differ only in what is done with shards."""
-        about_shards = (
-            "shards",
-            "iterations",
-            "refined",
-            "prior",
-            "family",
-            "shard_sampler",
-            "paper_sampler",
-        )
-        return self.job.folder("serial", self._settings(*about_shards))
+        """Folder of serial chains, shared by all problems that differ only in their shards."""
+        of_size = ("shards", "iterations", "refined")
+        of_problem = ("prior", "family", "shard_sampler", "paper_sampler")
+        return self.job.folder("serial", self._settings(*of_size, *of_problem))
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
-        """The methods by name."""
+        """Methods by name."""
         return methods_of(self.problem, self.size)
 
     def steps(self) -> list[Step]:
-        """Serial chains; then shards and every method, for every number of shards."""
+        """Return serial chains, then shards and every method for every number of shards."""
         steps = self.serial_steps()
         for num_shards in self.size.shards:
             steps += self.shard_steps(num_shards)
             steps += [
-                self._step(f"{name}-{num_shards}", name, self.combined, name, num_shards)
+                self._step(f"{name}-{num_shards}", name, self.combine, name, num_shards)
                 for name in self.methods
             ]
             if num_shards in self.size.refined:
                 steps.append(
-                    self._step(f"{REFINED}-{num_shards}", REFINED, self.refined, num_shards)
+                    self._step(f"{REFINED}-{num_shards}", REFINED, self.refine, num_shards)
                 )
         return steps
 
     def serial_steps(self) -> list[Step]:
-        """The steps that make the serial chains."""
+        """Return the steps of the serial chains."""
         count = self.size.num_reference + self.size.num_floor
         return [
-            Step(f"serial-{index}", "serial", partial(self.serial, index), self.serial_folder)
+            Step(f"serial-{index}", "serial", partial(self.serial_chain, index), self.serial_folder)
             for index in range(count)
         ]
 
     def shard_steps(self, num_shards: int) -> list[Step]:
-        """The steps that make the shards' draws, as ours and, if it is otherwise, as the paper's methods need them."""
+        """Return steps of the shards' draws for our methods and, if they differ, the paper's."""
         kinds = (False, True) if self.problem.paper_sampler else (False,)
         return [
             self._step(
-                shards_name(num_shards, as_paper), "shards", self.shards, num_shards, as_paper
+                shards_name(num_shards, as_paper), "shards", self.shard_draws, num_shards, as_paper
             )
             for as_paper in kinds
         ]
@@ -127,7 +120,7 @@ class Trial:
         return Step(name, kind, partial(make, *arguments), self.folder)
 
     def sample(self, rows: Any, num_shards: int | None, sampler: AbstractSampler, seed: int) -> Any:
-        """A tree of draws; what is doubtful about shards shows in the errors."""
+        """Return a tree of draws, without warnings: doubtful shards show in the errors."""
         problem, size = self.problem, self.size
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DoubtfulWarning)
@@ -144,53 +137,52 @@ class Trial:
                 progress=False,
             )
 
-    def serial(self, index: int) -> Arrays:
-        """Expectations of a serial chain, and what tells whether it is sound."""
+    def serial_chain(self, index: int) -> Arrays:
+        """Return expectations of a serial chain, and the inputs of its checks."""
         problem = self.problem
         tree = self.sample(
             problem.rows, 1, problem.sampler, seed=1000 * (1 + index) + self.job.seed
         )
         draws = posterior_draws(tree)
         first = problem.first(draws)
-        followed = (
-            np.linspace(0, first.shape[1] - 1, min(NUM_FOLLOWED, first.shape[1]))
-            .round()
-            .astype(int)
-        )
-        found = {"followed": first[:, followed], "seconds": tree.attrs["seconds_sample"]}
+        functions = _spaced(first.shape[1], min(NUM_RHAT_FUNCTIONS, first.shape[1]))
+        arrays = {"followed": first[:, functions], "seconds": tree.attrs["seconds_sample"]}
         if problem.truth is not None:
-            found["above_truth"] = self._above_truth(draws)
-        return found | self._named(problem.expectations(draws))
+            arrays["above_truth"] = self._above_truth(draws)
+        return arrays | _prefixed(problem.expectations(draws))
 
     def _above_truth(self, draws: Mapping[str, np.ndarray]) -> float:
-        """By how much a chain's mean log density is above that of the params that made the rows."""
+        """Return a chain's mean log density less that of the params that generated the rows."""
         space, truth = self.problem.model.space, self.problem.truth or {}
-        some = np.linspace(0, len(draws[next(iter(space))]) - 1, NUM_JUDGED).round().astype(int)
-        chosen = {
-            name: np.concatenate([np.asarray(truth[name])[None], draws[name][some]])
+        indices = _spaced(len(draws[next(iter(space))]), NUM_TRUTH_DRAWS)
+        params = {
+            name: np.concatenate([np.asarray(truth[name])[None], draws[name][indices]])
             for name in space
         }
-        log_densities, _ = self.target(self.size.shards[0])(to_points(space, chosen))
+        log_densities, _ = self.target(self.size.shards[0])(to_points(space, params))
         return float(jnp.mean(log_densities[1:]) - log_densities[0])
 
     def partition(self, num_shards: int) -> AbstractPartition:
-        """The rows, dealt."""
+        """Return the rows, split into shards."""
         return split(dict(self.problem.rows), num_shards, seed=self.job.seed)
 
     def target(self, num_shards: int) -> Target:
-        """The full-data target, its rows dealt; the last one is kept."""
+        """Return the full-data target, its rows split into shards; the last one is cached."""
         return _target(self, num_shards)
 
-    def shards(self, num_shards: int, as_paper: bool) -> Arrays:
-        """Draws of all shards, as points (shard, draw, dim), their components labelled alike, and the largest R-hat of each."""
+    def shard_draws(self, num_shards: int, as_paper: bool) -> Arrays:
+        """Return draws (shard, draw, dim) as points, and the largest R-hat of each shard.
+
+        Exchangeable components have the same labels in all shards.
+        """
         problem = self.problem
         sampler = (problem.paper_sampler if as_paper else problem.shard_sampler) or problem.sampler
         tree = self.sample(self.partition(num_shards), None, sampler, seed=self.job.seed)
         space, num_draws = problem.model.space, self.size.num_draws
-        inside = {name: tree["subposterior"][name].to_numpy()[:, 0] for name in space}
+        draws = {name: tree["subposterior"][name].to_numpy()[:, 0] for name in space}
         flat = {
             name: array.reshape(num_shards * num_draws, *array.shape[2:])
-            for name, array in inside.items()
+            for name, array in draws.items()
         }
         points = np.asarray(to_points(space, flat)).reshape(num_shards, num_draws, -1)
         rhats = [
@@ -203,52 +195,49 @@ class Trial:
         }
 
     def load_shards(self, num_shards: int, as_paper: bool) -> Float[np.ndarray, "shard draw dim"]:
-        """Draws that were made before."""
+        """Read the stored draws of all shards."""
         as_paper = as_paper and self.problem.paper_sampler is not None
         return self.folder.load(shards_name(num_shards, as_paper), "draws")["draws"]
 
     def subposteriors(self, num_shards: int, as_paper: bool) -> Subposteriors:
-        """What a combiner is given."""
+        """Return the input of a combiner."""
         draws = jnp.asarray(self.load_shards(num_shards, as_paper))
         target = self.target(num_shards)
         return Subposteriors(draws, target.model.space, target, self.job.seed)
 
-    def combined(self, name: str, num_shards: int) -> Arrays:
-        """Expectations under a method's draws, the draws where they are to be refined, and what they say of themselves."""
+    def combine(self, name: str, num_shards: int) -> Arrays:
+        """Return a method's expectations, verdict and notes, and the default's draws."""
         method = self.methods[name]
-        found = method.combiner(self.subposteriors(num_shards, method.as_paper))
-        kept = {"draws": np.asarray(found.draws)} if name == "default" else {}
-        return kept | self._judged(np.asarray(found.draws)[None], found.notes, num_shards)
+        combined = method.combiner(self.subposteriors(num_shards, method.as_paper))
+        draws = np.asarray(combined.draws)
+        to_refine = {"draws": draws} if name == "default" else {}
+        return to_refine | self._assess(draws[None], combined.notes, num_shards)
 
-    def refined(self, num_shards: int) -> Arrays:
-        """Expectations under refined.points of the default method."""
+    def refine(self, num_shards: int) -> Arrays:
+        """Return expectations, verdict and notes of the default's refined draws."""
         draws = self.folder.load(f"default-{num_shards}", "draws")["draws"]
         refined = refine_draws(draws[None], self.target(num_shards), seed=self.job.seed)
-        return {"by": refined.settings["refined_by"]} | self._judged(
-            refined.points, refined.notes, num_shards
-        )
+        assessment = self._assess(refined.points, refined.notes, num_shards)
+        return {"by": refined.settings["refined_by"]} | assessment
 
-    def _judged(
+    def _assess(
         self, draws: Float[np.ndarray, "chain draw dim"], notes: list[str], num_shards: int
     ) -> dict[str, Any]:
         target = self.target(num_shards)
         verdict = "unknown"
-        if draws.shape[2] <= MAX_JUDGED and np.isfinite(draws).all():
+        if draws.shape[2] <= MAX_DIAGNOSIS_DIM and np.isfinite(draws).all():
             verdict = diagnose_draws(draws, target, notes, self.job.seed).verdict
         return {"verdict": verdict, "notes": np.array(notes, str)} | self.expectations(draws)
 
     def expectations(self, draws: Float[np.ndarray, "chain draw dim"]) -> dict[str, np.ndarray]:
-        """Means of all test functions over draws given as points."""
+        """Return means of all test functions over points."""
         space = self.problem.model.space
         params = to_params(space, jnp.asarray(draws.reshape(-1, draws.shape[2])))
-        return self._named(self.problem.expectations(params))
-
-    def _named(self, means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {MEAN + name: values for name, values in means.items()}
+        return _prefixed(self.problem.expectations(params))
 
     @cached_property
     def reference(self) -> dict[str, np.ndarray]:
-        """Means of all test functions over the serial chains of the reference, in classes."""
+        """Means of all test functions over the reference's serial chains, by class."""
         chains = [
             self.serial_folder.load(f"serial-{index}") for index in range(self.size.num_reference)
         ]
@@ -256,19 +245,19 @@ class Trial:
         return {name: np.mean([chain[MEAN + name] for chain in chains], axis=0) for name in classes}
 
     def median_error(self, draws: Float[Array, "draw dim"]) -> float:
-        """The median relative error over the first class of test functions, of draws given as points."""
+        """Return the median relative error over the first class of test functions."""
         errors = self.errors_of(self.expectations(np.asarray(draws)[None]))
         return float(np.median(next(iter(errors.values()))))
 
-    def errors_of(self, found: Arrays) -> dict[str, np.ndarray]:
-        """Relative errors of all test functions, in classes."""
+    def errors_of(self, expectations: Arrays) -> dict[str, np.ndarray]:
+        """Return relative errors of all test functions, by class."""
         return {
-            name: np.abs(found[MEAN + name] - exact) / np.abs(exact)
+            name: np.abs(expectations[MEAN + name] - exact) / np.abs(exact)
             for name, exact in self.reference.items()
         }
 
     def floor(self) -> list[dict[str, np.ndarray]]:
-        """Relative errors of serial chains that are not part of the reference."""
+        """Return relative errors of the serial chains outside the reference."""
         first = self.size.num_reference
         chains = [
             self.serial_folder.load(f"serial-{first + index}")
@@ -277,20 +266,21 @@ class Trial:
         return [self.errors_of(chain) for chain in chains]
 
     def floor_medians(self) -> dict[str, float]:
-        """The median error of a serial chain, in classes."""
+        """Return the median error of a serial chain, by class."""
         floors = self.floor()
         return {
-            name: float(np.mean([np.median(each[name]) for each in floors])) for name in floors[0]
+            name: float(np.mean([np.median(errors[name]) for errors in floors]))
+            for name in floors[0]
         }
 
     def serial_settings(self) -> dict[str, Any]:
-        """How good the serial chains are, and how long one takes."""
+        """Return R-hat, seconds and log densities (less the truth's) of the serial chains."""
         count = self.size.num_reference + self.size.num_floor
         chains = [self.serial_folder.load(f"serial-{index}") for index in range(count)]
-        followed = np.stack([chain["followed"] for chain in chains])
+        functions = np.stack([chain["followed"] for chain in chains])
         settings: dict[str, Any] = {
             "num_chains": count,
-            "largest_rhat": round(float(np.nanmax(rhat(followed[None]))), 4),
+            "largest_rhat": round(float(np.nanmax(rhat(functions[None]))), 4),
             "seconds_of_a_chain": round(
                 float(np.median([chain["seconds"] for chain in chains])), 2
             ),
@@ -301,19 +291,28 @@ class Trial:
         return settings
 
 
+def _spaced(count: int, num_indices: int) -> np.ndarray:
+    """Return evenly spaced indices below `count`."""
+    return np.linspace(0, count - 1, num_indices).round().astype(int)
+
+
+def _prefixed(means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {MEAN + name: values for name, values in means.items()}
+
+
 def thinning(sampler: AbstractSampler, size: Size) -> int:
-    """One draw of how many is kept: Gibbs sampling needs it, draws of the others are next to independent."""
+    """Return the thinning interval; draws of other than Gibbs samplers are nearly independent."""
     return size.thin if isinstance(sampler, ProbitGibbs | MixtureGibbs) else 1
 
 
 def shards_name(num_shards: int, as_paper: bool) -> str:
-    """What the file of the shards' draws is called."""
+    """Return the name of the file with the shards' draws."""
     return f"shards-{num_shards}" + ("-as-paper" if as_paper else "")
 
 
 @lru_cache(maxsize=2)  # the figures about one problem share its rows
 def trial_of(name: str, make: Callable[[Size, int], Problem], size: Size, job: Job) -> Trial:
-    """A problem at one size: the same object for the same arguments."""
+    """Return a problem at one size: the same object for the same arguments."""
     return Trial(name, make, size, job)
 
 

@@ -1,9 +1,10 @@
-"""A normal distribution with unknown precision matrix, d = 5, N = 5 000: the paper's Figure 7, in its supplement.
+"""A normal distribution with unknown precision matrix, d = 5, N = 5 000: the paper's Figure 7.
 
-Mean and covariance are those of Scott et al. (2016), from memory (`models/normal_wishart.py`). The prior is Wishart(d + 2, I), which the paper does not
-say. Test functions are moments of the eigenvalues of the covariance matrix. The paper's shards multiply to the posterior in the space of
-matrices, and their eigenvalues are weighed (spectral aggregation, 25 iterations of 40 samples); other methods work on log-Cholesky coordinates. Draws are
-exact and independent.
+Mean and covariance are those of Scott et al. (2016), from memory (`models/normal_wishart.py`). The
+prior is Wishart(d + 2, I); the paper does not state its own. Test functions are moments of the
+eigenvalues of the covariance matrix. The paper's subposteriors multiply to the posterior in the
+space of matrices, and it weights their eigenvalues (spectral aggregation, 25 iterations of 40
+draws); other methods use log-Cholesky coordinates. Draws are exact and independent.
 """
 
 import numpy as np
@@ -14,15 +15,14 @@ from ..samplers.wishart_exact import WishartExact
 from .errors_by_shards import ErrorsByShards
 from .problem import Problem, Size
 
-LARGEST = (
-    1000  # coordinates, above which the covariance matrices of all shards do not fit into memory
-)
+# Largest dimension for which the covariance matrices of 100 shards fit into memory: 0.8 GB.
+MAX_FULL_COVARIANCE_DIM = 1000
 
 
 def wishart_problem(
     size: Size, seed: int, mean: np.ndarray, covariance: np.ndarray, design: str
 ) -> Problem:
-    """Rows of a normal distribution, judged by the eigenvalues of its covariance matrix."""
+    """Return a normal model; test functions are moments of the covariance's eigenvalues."""
     model = NormalWishart(size.dim)
     precision = np.linalg.inv(covariance)
     rows = (
@@ -37,13 +37,13 @@ def wishart_problem(
         sampler=WishartExact(),
         paper_sampler=WishartExact(temper_jacobian=False),
         family=SpectralFamily(),
-        full=model.space.dim <= LARGEST,
-        described={"covariance": design, "prior of the precision": f"Wishart({model.dof:g}, I)"},
+        has_full_covariance=model.space.dim <= MAX_FULL_COVARIANCE_DIM,
+        design={"covariance": design, "prior of the precision": f"Wishart({model.dof:g}, I)"},
     )
 
 
 def problem(size: Size, seed: int) -> Problem:
-    """The design of Scott et al. (2016)."""
+    """Return the design of Scott et al. (2016)."""
     return wishart_problem(size, seed, *scott_design(), "Scott et al. (2016), from memory")
 
 

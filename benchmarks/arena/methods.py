@@ -1,15 +1,16 @@
-"""The arena's contestants: each takes a contest, and gives draws of the posterior with the seconds at which they were there.
+"""The methods compared: each takes a problem and yields draws of its posterior with their times.
 
-Each runs in a process of its own, in double precision, on all cores, in the configuration that its documentation recommends; where a
-choice had to be made, it is said beside it: in `shards.py`, `chains.py` and `approximations.py`.
+Each runs in its own process, in double precision, on all cores, in the configuration that its
+documentation recommends. Where a choice had to be made, the docstring of the method says so: see
+`shards.py`, `chains.py` and `approximations.py`.
 """
 
 import approximations
 import chains
 import shards
-from answer import Contestant
+from answer import Method
 
-CONTESTANTS: dict[str, Contestant] = {
+METHODS: dict[str, Method] = {
     "vcmc": shards.vcmc_default,
     "vcmc, 100 draws": shards.vcmc_quick,
     "vcmc, refined": shards.vcmc_refined,

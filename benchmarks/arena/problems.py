@@ -1,6 +1,7 @@
-"""The arena's problems, each a NumPyro model and its rows: what every contestant is given.
+"""The eight problems, each a NumPyro model with its rows.
 
-Rows are made from fixed seeds. A model's plate takes `batch`, a number of rows for those who look at a few at a time.
+Rows are simulated from fixed seeds. Models take `batch`, the subsample size of their plate, for
+methods that use minibatches.
 """
 
 from collections.abc import Callable
@@ -19,19 +20,19 @@ Rows = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Contest:
-    """A problem.
+class Problem:
+    """A model with its rows.
 
     Attributes:
-        name: what it is called.
-        about: what it is, in words.
+        name: name of the problem.
+        about: description of the model and its data.
         model: the NumPyro model.
         rows: all rows.
-        pymc: makes the same model in PyMC.
-        stan: the same model in Stan, which is not asked where rows are many.
+        pymc: returns the same model in PyMC.
+        stan: the same model as a Stan program; empty for large problems.
         num_shards: number of shards.
         is_large: whether chains on all rows take minutes; they are then given fewer steps.
-        is_skewed: whether some of its numbers are far from Gaussian.
+        is_skewed: whether some marginals of the posterior are far from Gaussian.
     """
 
     name: str
@@ -46,14 +47,14 @@ class Contest:
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(next(iter(self.rows.values())))
 
 
 def _design(
     generator: np.random.Generator, num_rows: int, dim: int, rates: list[float]
 ) -> np.ndarray:
-    """A constant, normal covariates, and last rare binary ones."""
+    """Simulate an intercept, normal covariates and, last, rare binary ones."""
     normal = generator.normal(size=(num_rows, dim - 1 - len(rates)))
     rare = generator.random((num_rows, len(rates))) < rates
     return np.column_stack([np.ones(num_rows), normal, rare])
@@ -63,8 +64,8 @@ def _bernoulli(link: Callable[[Any], Any], scale: float) -> Callable[..., None]:
     def model(x: Any, y: Any, batch: int | None = None) -> None:
         beta = numpyro.sample("beta", dist.Normal(0, scale).expand([x.shape[1]]).to_event(1))
         with numpyro.plate("rows", x.shape[0], subsample_size=batch):
-            part = numpyro.subsample(x, event_dim=1)
-            numpyro.sample("y", link(part @ beta), obs=numpyro.subsample(y, event_dim=0))
+            covariates = numpyro.subsample(x, event_dim=1)
+            numpyro.sample("y", link(covariates @ beta), obs=numpyro.subsample(y, event_dim=0))
 
     return model
 
@@ -74,9 +75,9 @@ def _logit(log_odds: Any) -> Any:
 
 
 class ProbitBernoulli(dist.Distribution):
-    """One with the probability that a standard normal is below `score`, with logarithms that do not overflow.
+    """Bernoulli distribution with probability Φ(score), evaluated in logs without overflow.
 
-    Their log is vcmc's, for all who take this model: JAX's own takes three times as long.
+    All methods that use this model get vcmc's log Φ: JAX's takes three times as long.
     """
 
     support = dist.constraints.boolean
@@ -102,13 +103,13 @@ def _binary(generator: np.random.Generator, x: np.ndarray, beta: np.ndarray) -> 
     return {"x": x, "y": (generator.random(len(x)) < 1 / (1 + np.exp(-x @ beta))).astype(float)}
 
 
-def logistic(num_rows: int = 1_000_000) -> Contest:
-    """Fifty covariates, five of them rare."""
+def logistic(num_rows: int = 1_000_000) -> Problem:
+    """Return a logistic regression with fifty covariates, five of them rare."""
     generator = np.random.default_rng(0)
     rates = [0.01, 0.005, 0.002, 0.001, 0.0005]
     x = _design(generator, num_rows, 50, rates)
     beta = np.concatenate([[-1.0], generator.normal(0, 0.2, size=44), [1.0, -1.0, 1.5, -1.5, 1.0]])
-    return Contest(
+    return Problem(
         "logistic",
         f"logistic regression, {num_rows:,} × 50, five covariates rare (1 % to 0.05 % of the rows)",
         _bernoulli(_logit, 1.0),
@@ -120,14 +121,14 @@ def logistic(num_rows: int = 1_000_000) -> Contest:
     )
 
 
-def probit(num_rows: int = 100_000) -> Contest:
-    """The paper's regression."""
+def probit(num_rows: int = 100_000) -> Problem:
+    """Return the probit regression of Rabinovich et al. (2015)."""
     generator = np.random.default_rng(1)
     x = generator.normal(size=(num_rows, 300))
     beta = generator.normal(size=300) / np.sqrt(300)
     y = (x @ beta + generator.normal(size=num_rows) > 0).astype(float)
 
-    return Contest(
+    return Problem(
         "probit",
         f"probit regression, {num_rows:,} × 300",
         _bernoulli(ProbitBernoulli, 1.0),
@@ -138,8 +139,8 @@ def probit(num_rows: int = 100_000) -> Contest:
     )
 
 
-def poisson() -> Contest:
-    """Counts with more spread than Poisson's: a gamma distribution of rates, whose shape is unknown."""
+def poisson() -> Problem:
+    """Return a regression of overdispersed counts: gamma rates with unknown shape."""
     generator = np.random.default_rng(2)
     x = _design(generator, 50_000, 10, [0.002, 0.001])
     beta = np.concatenate([[-1.0], generator.normal(0, 0.3, size=7), [1.0, -1.0]])
@@ -156,14 +157,17 @@ def poisson() -> Contest:
                 "y", dist.NegativeBinomial2(rate, shape), obs=numpyro.subsample(y, event_dim=0)
             )
 
-    about = "Poisson regression with overdispersion (negative binomial), 50,000 × 10, two covariates rare"
-    return Contest(
+    about = (
+        "Poisson regression with overdispersion (negative binomial), 50,000 × 10, "
+        "two covariates rare"
+    )
+    return Problem(
         "poisson", about, model, {"x": x, "y": y}, pymc=in_pymc.poisson, stan=in_stan.POISSON
     )
 
 
-def robust() -> Contest:
-    """Student's t noise."""
+def robust() -> Problem:
+    """Return a regression with Student's t noise."""
     generator = np.random.default_rng(3)
     x = generator.normal(size=(20_000, 8))
     y = x @ generator.normal(size=8) + 2.0 * generator.standard_t(4.0, size=len(x))
@@ -179,18 +183,17 @@ def robust() -> Contest:
             )
 
     about = "robust regression (Student's t with unknown degrees of freedom), 20,000 × 8"
-    return Contest(
+    return Problem(
         "robust", about, model, {"x": x, "y": y}, pymc=in_pymc.robust, stan=in_stan.ROBUST
     )
 
 
-def mixture() -> Contest:
-    """Three components on a line; centres are ordered, as other peers cannot match labels."""
+def mixture() -> Problem:
+    """Return a univariate mixture; its centres are ordered, as most methods cannot match labels."""
     generator = np.random.default_rng(4)
-    which = generator.choice(3, size=20_000, p=[0.5, 0.3, 0.2])
-    y = np.array([-2.0, 0.5, 3.0])[which] + np.array([0.7, 1.0, 0.8])[which] * generator.normal(
-        size=20_000
-    )
+    labels = generator.choice(3, size=20_000, p=[0.5, 0.3, 0.2])
+    centres, scales = np.array([-2.0, 0.5, 3.0]), np.array([0.7, 1.0, 0.8])
+    y = centres[labels] + scales[labels] * generator.normal(size=20_000)
 
     def model(y: Any, batch: int | None = None) -> None:
         base = dist.Normal(jnp.zeros(3), 3.0).to_event(1)
@@ -204,11 +207,11 @@ def mixture() -> Contest:
             numpyro.sample("y", components, obs=numpyro.subsample(y, event_dim=0))
 
     about = "mixture of three normals, 20,000 rows, centres ordered"
-    return Contest("mixture", about, model, {"y": y}, pymc=in_pymc.mixture, stan=in_stan.MIXTURE)
+    return Problem("mixture", about, model, {"y": y}, pymc=in_pymc.mixture, stan=in_stan.MIXTURE)
 
 
-def wishart() -> Contest:
-    """A precision matrix, whose posterior is known."""
+def wishart() -> Problem:
+    """Return a normal model with unknown precision matrix, whose posterior is a Wishart."""
     generator = np.random.default_rng(5)
     root = np.linalg.cholesky(0.5 * np.eye(8) + 0.5)
     x = generator.normal(size=(20_000, 8)) @ root.T
@@ -221,15 +224,15 @@ def wishart() -> Contest:
             numpyro.sample("x", normal, obs=numpyro.subsample(x, event_dim=1))
 
     about = "Normal-Wishart, 20,000 × 8"
-    return Contest("wishart", about, model, {"x": x}, pymc=in_pymc.wishart, stan=in_stan.WISHART)
+    return Problem("wishart", about, model, {"x": x}, pymc=in_pymc.wishart, stan=in_stan.WISHART)
 
 
-def rare() -> Contest:
-    """Events and covariates so rare that the posterior is skewed: what Gaussian approximations get wrong."""
+def rare() -> Problem:
+    """Return a logistic regression with so few events that the posterior is skewed."""
     generator = np.random.default_rng(6)
     x = _design(generator, 20_000, 6, [0.002, 0.001, 0.0005])
     beta = np.array([-4.0, 0.5, -0.5, 1.5, 1.0, 0.5])
-    return Contest(
+    return Problem(
         "rare",
         "logistic regression, 20,000 × 6, events in 2 % of the rows, covariates in 0.2 % to 0.05 %",
         _bernoulli(_logit, 5.0),
@@ -240,13 +243,13 @@ def rare() -> Contest:
     )
 
 
-def small() -> Contest:
-    """So few rows that there is nothing to gain from shards."""
+def small() -> Problem:
+    """Return a problem with too few rows for shards to pay."""
     generator = np.random.default_rng(7)
     x = _design(generator, 300, 5, [0.1])
-    return Contest(
+    return Problem(
         "small",
-        "logistic regression, 300 × 5: too small to be worth dealing into shards",
+        "logistic regression, 300 × 5: too small for shards to pay",
         _bernoulli(_logit, 2.5),
         _binary(generator, x, np.array([-1.0, 0.5, -0.5, 1.0, 1.0])),
         num_shards=4,
@@ -256,8 +259,8 @@ def small() -> Contest:
     )
 
 
-CONTESTS = {
-    each.__name__: each
-    for each in (logistic, probit, rare, small, robust, poisson, mixture, wishart)
+PROBLEMS = {
+    make.__name__: make
+    for make in (logistic, probit, rare, small, robust, poisson, mixture, wishart)
 }
 LARGE = frozenset({"logistic", "probit"})
