@@ -52,7 +52,13 @@ def plain(rows):
 MODELS = {"plain": plain, "numpyro": lambda rows: vcmc.from_numpyro(constrained, rows)}
 
 
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=pytest.mark.slow if name == "numpyro" else ())
+        for name, make in MODELS.items()
+    ],
+)
 def test_it_keeps_the_laws(make, rows):
     """203 is a multiple of none of these numbers of shards but 1: the shards are uneven."""
     model = make(rows)

@@ -20,6 +20,7 @@ def read(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_every_method_is_judged_by_every_class_for_every_number_of_shards(job):
     entries = read(job.out / "tiny.csv")
     found = {(int(entry["num_shards"]), entry["method"], entry["functions"]) for entry in entries}
@@ -84,6 +85,7 @@ def test_the_figure_is_drawn(job):
     assert "<svg" in (job.out / "tiny.svg").read_text()[:1000]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_writes_the_same_numbers(experiment, job, tmp_path, monkeypatch):
     """Serial chains are taken over; an interruption comes in the middle of what remains."""
     other = Job("small", tmp_path)

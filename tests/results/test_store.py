@@ -108,6 +108,7 @@ def test_an_unfinished_run_can_be_looked_at(conjugate, expected, stopped):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "gone", "state"])
 def test_what_is_not_sound_is_made_again(damage, conjugate, expected, stopped):
     folder = sorted((stopped / "draws").iterdir())[0]
@@ -220,6 +221,7 @@ vcmc.infer(model, rows, num_shards=6, num_draws=4000, store=sys.argv[1], executo
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
     """A driver with processes is killed; they end with it. `benchmarks/kills.py` does that twenty times, at random points."""
     arguments = [

@@ -74,6 +74,7 @@ def test_walkers_that_would_begin_outside_begin_at_the_start():
     assert abs(chain.points.mean() + 0.24197 / 0.84134) < 4 * 0.8 / np.sqrt(200)
 
 
+@pytest.mark.slow
 def test_infer_picks_it_for_large_shards_close_to_normal(conjugate, large):
     tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=4, num_draws=990, progress=False)
     assert tree.attrs["sampler"] == "HMC()"
@@ -142,6 +143,7 @@ def test_bad_settings_are_refused(arguments, message):
         HMC(**arguments)
 
 
+@pytest.mark.slow
 def test_the_model_may_name_nuts_and_gets_the_better_one(large):
     model = vcmc.models.Logistic(2)
     tree = vcmc.infer(

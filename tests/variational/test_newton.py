@@ -91,6 +91,7 @@ def wiggly(scale, low=None):
     return Target(model, [partition.load(shard) for shard in range(2)], vcmc.executors.Local())
 
 
+@pytest.mark.slow
 def test_it_settles_on_a_slope_beside_a_cliff():
     """Coefficients of covariates that no event ever came with: full steps jump to and fro between two places."""
 

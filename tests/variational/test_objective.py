@@ -93,6 +93,7 @@ PAIRS += [(name, GaussianSum()) for name in FAMILIES if name.startswith(("vector
 PAIRS += [("affine", EntropyPower())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "entropy"), PAIRS)
 def test_gradients_are_finite_differences(name, entropy):
     family, space = FAMILIES[name]
@@ -183,6 +184,7 @@ def test_gaussian_shards_have_a_closed_form(kind, entropy, gaussian_shards):
     assert float(estimates[1].error) < 0.2 * float(estimates[0].error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("entropy", "expected"), [(Relaxed(), 0.234), (EntropyPower(), 0.1)])
 def test_two_shards_of_precisions_one_and_nine(entropy, expected):
     """The relaxation is biased where shards differ; the entropy power bound is exact in one dimension."""
@@ -234,6 +236,7 @@ class NoEntropy(Relaxed):
         return 0.0 * jnp.sum(parts.log_dets)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from([Relaxed(), NoEntropy()]))
 def test_the_relaxed_objective_is_concave_for_log_concave_models(seed, full, entropy):
@@ -257,6 +260,7 @@ def test_the_relaxed_entropy_is_concave(seed, full):
     assert values[1] >= (values[0] + values[2]) / 2 - 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0, 1]))
 def test_products_are_concave_in_each_block(seed, varied):

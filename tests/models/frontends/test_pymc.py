@@ -12,9 +12,9 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
-from vcmc.cli.jobs import named_model
 
 import vcmc
+from vcmc.cli.jobs import named_model
 from vcmc.density import Subposterior, evaluate
 from vcmc.target import Target
 
@@ -131,6 +131,7 @@ def inferred(model):
     return vcmc.infer(model, ROWS, num_shards=2, num_draws=500, seed=4, combiner=consensus)
 
 
+@pytest.mark.slow
 def test_the_same_density_has_the_same_posterior(tree):
     """NumPyro's is left out, as its density was shown to be the same, and a sampler takes five seconds to compile."""
     found = [tree, inferred(JAX_LOGISTIC)]
@@ -143,6 +144,7 @@ def test_the_same_density_has_the_same_posterior(tree):
     np.testing.assert_allclose(tree["posterior"]["variance"], tree["posterior"]["scale"] ** 2)
 
 
+@pytest.mark.slow
 def test_another_process_finds_the_same_densities(logistic):
     shards = [vcmc.split(ROWS, 2).load(k) for k in range(2)]
     points = jax.random.normal(jax.random.key(1), (4, 3))

@@ -216,6 +216,7 @@ def by_id(browser, name):
     return browser.find_element("id", name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_the_screen_and_can_be_read(width, scheme, browser, path):
@@ -266,6 +267,7 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
+@pytest.mark.slow
 def test_the_reader_chooses_a_parameter(browser, path):
     visit(browser, path)
     before = browser.execute_script("return document.querySelector('#forest').innerHTML")
@@ -280,6 +282,7 @@ def test_the_reader_chooses_a_parameter(browser, path):
     assert by_id(browser, "about").text.startswith("beta[2]: ")
 
 
+@pytest.mark.slow
 def test_tables_can_be_searched_and_put_in_order(browser, path):
     visit(browser, path)
     names = "return [...document.querySelectorAll('#table tbody th')].map((e) => e.textContent).join(' ')"
@@ -293,6 +296,7 @@ def test_tables_can_be_searched_and_put_in_order(browser, path):
     assert by_id(browser, "about").text.startswith("beta[1]: ")
 
 
+@pytest.mark.slow
 def test_it_is_used_by_keyboard_alone(browser, path):
     from selenium.webdriver.common.keys import Keys
 
@@ -321,6 +325,7 @@ def test_it_is_used_by_keyboard_alone(browser, path):
     assert by_id(browser, "about").text.startswith("beta[1]: ")
 
 
+@pytest.mark.slow
 def test_it_is_printed_on_white_without_controls(browser, path):
     visit(browser, path, scheme="dark", media="print")
     assert ground_of(browser, "body").tolist() == [255, 255, 255]
@@ -329,6 +334,7 @@ def test_it_is_printed_on_white_without_controls(browser, path):
     assert len(pdf) > 20_000
 
 
+@pytest.mark.slow
 def test_pages_of_all_kinds_are_drawn_without_errors(browser, tmp_path):
     draws = np.random.default_rng(0).normal(size=(2, 1, 50))
     trees = {
