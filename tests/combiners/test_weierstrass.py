@@ -22,7 +22,6 @@ def test_gaussian_shards_reach_their_product(gaussian_shards, errors, subposteri
     assert combined.notes == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "zeros"), [(0, True), (1, False)])
 def test_rare_successes(seed, zeros, errors, rare_successes, subposteriors):
     """Skewed shards; where one has no success at all, its draws spread over a hundred posterior standard deviations."""

@@ -184,7 +184,6 @@ def test_gaussian_shards_have_a_closed_form(kind, entropy, gaussian_shards):
     assert float(estimates[1].error) < 0.2 * float(estimates[0].error)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("entropy", "expected"), [(Relaxed(), 0.234), (EntropyPower(), 0.1)])
 def test_two_shards_of_precisions_one_and_nine(entropy, expected):
     """The relaxation is biased where shards differ; the entropy power bound is exact in one dimension."""
