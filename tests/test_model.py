@@ -92,6 +92,7 @@ def test_numpyro_log_density_is_numpyros_own(rows):
         np.testing.assert_allclose(whole(point), -energy, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_rows_beyond_the_cache_are_added_up_in_blocks(rows, monkeypatch):
     """Value, score and its change along directions are those of all rows at once, padding and an uneven last block included."""
     shard = vcmc.split(rows, 2).load(1)

@@ -11,8 +11,7 @@ from sklearn.covariance import OAS
 
 from vcmc.aggregators import Diagonal, Matrices, Precision
 from vcmc.aggregators.weights import FLOOR
-from vcmc.linalg.shrinkage import _amounts
-from vcmc.linalg.shrinkage import shrunk_covariances
+from vcmc.linalg.shrinkage import _amounts, shrunk_covariances
 
 
 def random_matrices(seed, num_shards, dim, scale):
@@ -20,6 +19,7 @@ def random_matrices(seed, num_shards, dim, scale):
     return (values + jnp.swapaxes(values, 1, 2)) / 2
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 7]), st.floats(0.01, 10))
 def test_projection_of_weights_is_that_of_a_quadratic_program(seed, num_shards, scale):
@@ -71,6 +71,7 @@ def fit_multiplier(gaps, ranges):
     return np.tensordot(solved, basis, axes=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.01, 0.3, 3.0, 1e4])
 @pytest.mark.parametrize(("num_shards", "dim"), [(1, 3), (5, 3), (20, 6)])
 def test_projection_of_matrices_meets_the_conditions_of_the_nearest(num_shards, dim, scale):
@@ -157,6 +158,7 @@ def test_shrinkage_is_oracle_approximating():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_draws", [10, 30, 300])
 def test_shrinkage_helps_where_draws_are_few(num_draws):
     """Twenty dimensions, equal shards: the best weights are uniform, plain inverses are far off."""

@@ -33,6 +33,7 @@ def test_two_shards_of_precisions_one_and_nine(entropy, expected, optimizer, gau
     assert float(combiner(shards).weights[0, 0]) == pytest.approx(expected, abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "entropy"),
     [(Uniform(), Relaxed()), (Precision(), Tighter()), (Uniform(), EntropyPower())],
@@ -359,6 +360,7 @@ def test_same_seed_same_draws(gaussian_shards):
     np.testing.assert_array_equal(first.draws, again.draws)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 30 draws
 @pytest.mark.parametrize(("num_shards", "num_draws", "dim"), [(1, 30, 40), (2, 30, 80)])
 def test_fewer_draws_than_coordinates_are_combined(num_shards, num_draws, dim):

@@ -270,6 +270,7 @@ def test_mixture_shards_start_in_the_same_mode():
     assert (np.sign(means) == np.sign(means[0])).all()
 
 
+@pytest.mark.slow
 def test_rows_that_differ_between_shards_are_noticed(conjugate):
     x, y = conjugate.rows["x"], conjugate.rows["y"].copy()
     y[:100] += 30.0

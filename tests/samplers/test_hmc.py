@@ -106,6 +106,7 @@ def test_infer_picks_nuts_elsewhere(conjugate, large, monkeypatch):
     assert not suits(Subposterior(skewed, shard, jnp.asarray(1.0)), jnp.log(jnp.asarray([0.25])))
 
 
+@pytest.mark.slow
 def test_runs_go_on_with_the_same_draws(conjugate, tmp_path):
     """In pieces that end where a turn of the walkers has only begun, and from blocks of a store."""
     arguments = {

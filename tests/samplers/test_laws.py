@@ -64,6 +64,7 @@ def test_moments_on_paper(sampler):
     check_sampler(sampler)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "module"),
     [

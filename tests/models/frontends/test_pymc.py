@@ -100,6 +100,7 @@ def counts(pm):
     return vcmc.from_pymc(pymc_counts(pm), COUNTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rows", "in_numpyro", "in_jax"),
     [
@@ -281,6 +282,7 @@ def test_bounds_may_depend_on_parameters(pm):
     np.testing.assert_allclose(log_det, 0.7 + jnp.log(3 * params["width"] / 4))
 
 
+@pytest.mark.slow
 def test_cholesky_factors_of_covariances(pm):
     rows = {"x": X}
 

@@ -126,6 +126,7 @@ def test_it_says_what_the_result_says(path):
     assert data["shards"][0]["ess"] == 80
 
 
+@pytest.mark.slow
 def test_a_large_result_makes_a_page_below_two_megabytes(tmp_path):
     where = vcmc.report(make(num_shards=60, dim=900), tmp_path / "large.html")
     assert where.stat().st_size < 2e6
