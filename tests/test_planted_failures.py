@@ -11,6 +11,8 @@ import pytest
 
 import vcmc
 
+pytestmark = pytest.mark.slow
+
 NUM_SHARDS, NUM_DRAWS = 8, 1000
 CONSENSUS, DEFAULT = vcmc.combiners.Consensus(), vcmc.combiners.Variational()
 

@@ -75,7 +75,13 @@ def test_every_aggregator_is_here(members):
     assert classes == values | {type(family) for family, _ in FAMILIES.values()}
 
 
-@CASES
+SLOW_CASES = ("spectral", "affine, exchangeable", "blocks, spectral")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW_CASES else ()) for name in FAMILIES],
+)
 def test_it_keeps_the_laws(name):
     """The first shard's labels of components are the common ones, where there are any."""
     family, space = FAMILIES[name]

@@ -51,6 +51,7 @@ def test_it_is_the_papers_formula():
     )
 
 
+@pytest.mark.slow
 def test_log_volumes_are_exact_for_multiples_of_the_identity():
     """The part of a shard, Λ → wΛ, has a known Jacobian in real coordinates."""
     share, point = 0.3, random_points(2)[0]

@@ -17,6 +17,7 @@ def random_matrices(seed, num_shards, dim, scale):
     return (values + jnp.swapaxes(values, 1, 2)) / 2
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 7]), st.floats(0.01, 10))
 def test_projection_of_weights_is_that_of_a_quadratic_program(seed, num_shards, scale):
@@ -68,6 +69,7 @@ def fit_multiplier(gaps, ranges):
     return np.tensordot(solved, basis, axes=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.01, 0.3, 3.0, 1e4])
 @pytest.mark.parametrize(("num_shards", "dim"), [(1, 3), (5, 3), (20, 6)])
 def test_projection_of_matrices_meets_the_conditions_of_the_nearest(num_shards, dim, scale):

@@ -64,7 +64,7 @@ COLUMNS = ("--column", "x=a,b", "--column", "y=y")
 @pytest.mark.parametrize(
     ("name", "data", "more"),
     [
-        ("numpyro_model", "rows.parquet", COLUMNS),
+        pytest.param("numpyro_model", "rows.parquet", COLUMNS, marks=pytest.mark.slow),
         ("plain", "rows.npz", ("--executor", "processes:1")),
     ],
 )

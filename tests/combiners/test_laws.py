@@ -53,12 +53,14 @@ def test_it_keeps_the_laws(name):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_DENSITIES)
 def test_products_of_estimated_densities_are_right_on_average(name, gaussian_shards):
     """Of shards that differ, too."""
     right_on_average(COMBINERS[name], gaussian_shards(4, 2), SMOOTHING)
 
 
+@pytest.mark.slow
 @CASES
 def test_a_thousand_shards(combiner, gaussian_shards):
     one = gaussian_shards(1, 2)

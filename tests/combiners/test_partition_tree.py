@@ -18,6 +18,7 @@ def test_gaussian_shards_reach_their_product(gaussian_shards, errors, subposteri
     assert combined.notes == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "effective"), [(0, 200), (1, 1000)])
 def test_rare_successes(seed, effective, errors, rare_successes, subposteriors):
     """With the first seed, two shards have no success: of their 10 000 draws, about a hundred each

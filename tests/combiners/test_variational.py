@@ -19,6 +19,7 @@ from vcmc.variational import Adaptive, Newton, ProjectedGradient
 from vcmc.variational.entropies import EntropyPower, NearestNeighbours, Relaxed, Tighter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("entropy", "expected"), [(Relaxed(), 0.234), (EntropyPower(), 0.1)])
 @pytest.mark.parametrize("optimizer", [Adaptive(), ProjectedGradient()])
 def test_two_shards_of_precisions_one_and_nine(entropy, expected, optimizer, gaussian_shards):
@@ -32,6 +33,7 @@ def test_two_shards_of_precisions_one_and_nine(entropy, expected, optimizer, gau
     assert float(combiner(shards).weights[0, 0]) == pytest.approx(expected, abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "entropy"),
     [(Uniform(), Relaxed()), (Precision(), Tighter()), (Uniform(), EntropyPower())],
@@ -60,6 +62,7 @@ def test_full_weights_reach_the_product_of_gaussian_shards(gaussian_shards):
     assert (np.abs(merged.std(axis=0) / sds - 1) < 0.05).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore::vcmc.DoubtfulWarning"
 )  # Gibbs chains of small shards have few effective draws
@@ -88,6 +91,7 @@ def test_small_shards_of_a_probit_regression_lose_their_common_bias():
     np.testing.assert_allclose(weights.sum(axis=0), 1, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_mixtures_are_merged_whatever_their_labels():
     model = GaussianMixture(3, 2)
     rows = model.simulate(
@@ -107,6 +111,7 @@ def test_mixtures_are_merged_whatever_their_labels():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 def test_matrices_can_be_merged_by_their_spectra():
     model = NormalWishart(3)
@@ -140,6 +145,7 @@ def mixed_log_likelihood(params, rows):
     return normal + mixture - 0.5 * residual**2 - jnp.log(params["scale"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
     generator = np.random.default_rng(0)
@@ -190,6 +196,7 @@ def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
     assert (tree["posterior"]["scale"] > 0).all()
 
 
+@pytest.mark.slow
 def test_combine_takes_rows_split_anyhow(conjugate):
     partition = vcmc.split(conjugate.rows, 4)
     generator = np.random.default_rng(0)
@@ -261,6 +268,7 @@ def test_a_target_that_is_not_finite_is_said(gaussian_shards):
     assert np.isfinite(combined.draws).all()
 
 
+@pytest.mark.slow
 def test_combine_gives_what_infer_gave_whatever_the_order_of_names():
     """Names that are not in alphabetical order: trees, and compiled functions, may sort them."""
     rows = {"y": np.random.default_rng(0).normal(2.0, 3.0, size=300)}
@@ -364,6 +372,7 @@ def test_same_seed_same_draws(gaussian_shards):
     np.testing.assert_array_equal(first.draws, again.draws)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 30 draws
 @pytest.mark.parametrize(("num_shards", "num_draws", "dim"), [(1, 30, 40), (2, 30, 80)])
 def test_fewer_draws_than_coordinates_are_combined(num_shards, num_draws, dim):

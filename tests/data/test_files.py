@@ -124,6 +124,7 @@ def test_columns_are_put_together(rows, tmp_path):
         vcmc.split(path, 2, columns={"x": ["x", "z"]})
 
 
+@pytest.mark.slow
 def test_infer_takes_a_path_and_a_loader(conjugate, tmp_path):
     """The rows are the same, but split differently: posteriors agree up to Monte Carlo error."""
     path = parquet({**conjugate.rows, "n": conjugate.rows["y"]}, tmp_path / "rows.parquet")
@@ -260,6 +261,7 @@ def test_bad_loaders_are_refused(load, message):
         vcmc.infer(model, load, num_shards=3)
 
 
+@pytest.mark.slow
 def test_a_parquet_file_is_not_held_whole(tmp_path, monkeypatch):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(files, "BATCH_BYTES", 2**18)

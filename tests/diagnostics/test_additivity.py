@@ -73,6 +73,7 @@ def test_a_misspelt_row_name_is_named():
         infer(lambda params, rows: rows["z"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 20 draws
 def test_single_precision_is_no_offence():
     """Rounding differs between shapes: that is not a statistic of all rows."""
@@ -109,6 +110,7 @@ def test_components_that_are_not_exchangeable_are_refused():
         vcmc.infer(mixture(space), rows, num_shards=2)
 
 
+@pytest.mark.slow
 def test_components_that_share_their_labels_are_fine():
     rows = {
         "x": np.concatenate([np.random.default_rng(0).normal(size=100) + 3 * s for s in (-1, 1)])

@@ -134,6 +134,7 @@ def test_both_are_arviz_s(kind, shape):
     assert_same(kind(np.random.default_rng(0), shape))
 
 
+@pytest.mark.slow
 @QUIET
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("num_chains", [1, 2, 3])

@@ -18,6 +18,7 @@ def half_silent(params, rows):
 RARE = {"y": np.random.default_rng(1).normal(size=300), "z": np.arange(300) == 7}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Shard")
 def test_a_shard_without_information_is_reported():
     with pytest.warns(

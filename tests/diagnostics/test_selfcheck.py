@@ -62,6 +62,7 @@ def test_right_draws_of_a_gaussian_are_called_right(gaussian):
     assert check.pareto_k < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [5.0, 200.0])
 @pytest.mark.parametrize("shift", [0.0, 0.3])
 def test_errors_of_skewed_posteriors_are_covered(shape, shift):

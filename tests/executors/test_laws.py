@@ -94,7 +94,13 @@ def test_threads_keep_the_laws(executor):
     check_executor(executor)
 
 
-@pytest.mark.parametrize("name", REMOTES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "Processes(2)" else pytest.mark.slow)
+        for name in REMOTES
+    ],
+)
 def test_processes_keep_the_laws(name):
     with REMOTES[name]() as executor:
         check_executor(executor)
@@ -122,6 +128,7 @@ def test_bad_settings_are_refused():
         executors.executor_of("dask")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Processes(2)", "Dask, three workers"])
 def test_a_lost_process_does_not_matter_to_the_optimiser(name, conjugate):
     """A process is killed in a round, whatever it is doing."""
@@ -148,6 +155,7 @@ def test_a_lost_process_does_not_matter_to_the_optimiser(name, conjugate):
             np.testing.assert_array_equal(target(points)[0], expected[0])
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_samples_does_not_matter(conjugate, local, tmp_path):
     def kill() -> None:
         while not list(tmp_path.glob("draws/*/*.npz")):

@@ -82,6 +82,7 @@ def test_draws_made_elsewhere_and_no_reference(tmp_path):
     found.plot(tmp_path / "seconds.png")
 
 
+@pytest.mark.slow
 def test_a_serial_chain_can_be_the_reference(conjugate):
     partition = vcmc.split(conjugate.rows, 4)
     found = vcmc.compare(

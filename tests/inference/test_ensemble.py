@@ -31,6 +31,7 @@ def skewed():
     return target, mean, polygamma(1, SHAPE) * turn @ turn.T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("off", [0.0, 3.0])
 def test_chains_find_the_posterior_from_starts_near_and_far(off, skewed):
     target, mean, covariance = skewed

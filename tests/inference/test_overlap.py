@@ -6,7 +6,7 @@ import pytest
 import vcmc
 
 
-@pytest.mark.parametrize("executor", ["Local", "Processes"])
+@pytest.mark.parametrize("executor", ["Local", pytest.param("Processes", marks=pytest.mark.slow)])
 def test_overlap_changes_nothing_but_the_start(executor, conjugate, tmp_path):
     made = vcmc.executors.Processes(2) if executor == "Processes" else vcmc.executors.Local()
     arguments = {"num_shards": 5, "num_draws": 1000, "executor": made}

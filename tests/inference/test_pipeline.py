@@ -24,7 +24,7 @@ def moments(tree, name="beta"):
     return flat.mean(axis=0), flat.std(axis=0), effective
 
 
-@pytest.mark.parametrize("num_shards", [1, 4, 16])
+@pytest.mark.parametrize("num_shards", [1, 4, pytest.param(16, marks=pytest.mark.slow)])
 def test_a_conjugate_posterior_is_recovered(num_shards, conjugate):
     tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=num_shards, num_draws=2000)
     mean, covariance = conjugate.posterior()
@@ -35,6 +35,7 @@ def test_a_conjugate_posterior_is_recovered(num_shards, conjugate):
     assert (np.abs(found_sds / sds - 1) < 4 * np.sqrt(3) / np.sqrt(2 * effective)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:partial posteriors")
 @pytest.mark.parametrize(("prior", "power"), [("subposterior", 0.25), ("partial", 1.0)])
 def test_shards_have_the_prior_that_was_asked_for(prior, power, conjugate):
@@ -73,6 +74,7 @@ def test_the_default_corrects_partial_posteriors(conjugate):
     assert tree.attrs["verdict"] == "good"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:partial posteriors")
 def test_a_strong_prior_tells_what_shards_hold():
     """With few rows and a strong prior they differ by many Monte Carlo errors, as they should."""
@@ -133,6 +135,7 @@ def test_combiners_get_the_shards_that_they_need(conjugate):
         )
 
 
+@pytest.mark.slow
 def test_a_gibbs_sampler_gives_way_where_likelihoods_are_powered():
     model = vcmc.models.Probit(2)
     rows = model.simulate(0, 400).rows
@@ -157,6 +160,7 @@ def regression_rows():
     return {"x": x, "y": x @ [1.0, -1.0, 0.5] + 1.5 * generator.normal(size=500)}
 
 
+@pytest.mark.slow
 def test_one_shard_agrees_with_numpyros_own_nuts(regression_rows):
     model = vcmc.from_numpyro(scale_regression, regression_rows)
     tree = vcmc.infer(model, regression_rows, num_shards=1, num_draws=2000)
@@ -174,6 +178,7 @@ def test_one_shard_agrees_with_numpyros_own_nuts(regression_rows):
         assert (np.abs(sd - draws.std(axis=0)) < error).all()
 
 
+@pytest.mark.slow
 def test_positive_parameters_stay_positive_and_come_out_right(regression_rows):
     model = vcmc.from_numpyro(scale_regression, regression_rows)
     one, five = (vcmc.infer(model, regression_rows, num_shards=k) for k in (1, 5))
@@ -249,6 +254,7 @@ def test_chains_of_a_shard_and_shards_differ_in_their_draws():
     assert np.abs(np.corrcoef(chains) - np.eye(8)).max() < 0.4
 
 
+@pytest.mark.slow
 def test_mixture_shards_start_in_the_same_mode():
     generator = np.random.default_rng(0)
     y = np.concatenate([generator.normal(-3, 1, 300), generator.normal(3, 1, 300)])
@@ -264,6 +270,7 @@ def test_mixture_shards_start_in_the_same_mode():
     assert (np.sign(means) == np.sign(means[0])).all()
 
 
+@pytest.mark.slow
 def test_rows_that_differ_between_shards_are_noticed(conjugate):
     x, y = conjugate.rows["x"], conjugate.rows["y"].copy()
     y[:100] += 30.0
@@ -333,6 +340,7 @@ def test_num_shards_must_be_the_partitions(conjugate):
         vcmc.infer(conjugate.model, vcmc.split(conjugate.rows, 3), num_shards=4)
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_threads(conjugate):
     class Interrupt(vcmc.samplers.NUTS):
         def advance(self, density, state, key, num_steps):

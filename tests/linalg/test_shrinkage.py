@@ -30,6 +30,7 @@ def test_shrinkage_is_oracle_approximating():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_draws", [10, 30, 300])
 def test_shrinkage_helps_where_draws_are_few(num_draws):
     """Twenty dimensions, equal shards: the best weights are uniform, plain inverses are far off."""

@@ -46,6 +46,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_ranks_of_the_truth_are_uniform(case):
     model, num_rows, sampler, thin, statistic = case
@@ -78,6 +79,7 @@ def geweke(model, sampler, num_rows, num_steps):
     return np.array(points)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "sampler"),
     [

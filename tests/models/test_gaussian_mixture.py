@@ -28,6 +28,7 @@ def test_the_log_density_is_numpyros(mixture):
     np.testing.assert_allclose(model.log_prior(params), prior, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_gibbs_and_nuts_give_the_same_posterior(mixture):
     model, rows, _ = mixture
     points = rows["x"][:20]
@@ -49,6 +50,7 @@ def test_gibbs_and_nuts_give_the_same_posterior(mixture):
     assert (gap < 4.5 * error)[keep].all()
 
 
+@pytest.mark.slow
 def test_the_start_finds_every_component():
     model = vcmc.models.GaussianMixture(8, 8)
     params, rows = model.simulate(0, 4000)

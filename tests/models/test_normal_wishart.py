@@ -27,6 +27,7 @@ def exact(model, x, power):
     return wishart(dof, np.linalg.inv(power * np.linalg.inv(model.scale) + centred.T @ centred))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("power", "temper_jacobian"), [(1.0, True), (1.0, False), (0.1, False)])
 def test_exact_draws_have_the_moments_of_the_closed_form(small, power, temper_jacobian):
     model, rows = small
@@ -57,6 +58,7 @@ def test_the_log_density_is_that_of_the_closed_form(small, power):
     np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [1.0, 0.1])
 def test_nuts_agrees_with_exact_draws(small, power):
     """In real coordinates, with the Jacobian tempered by both; ten rows, so that it matters."""
@@ -78,6 +80,7 @@ def test_nuts_agrees_with_exact_draws(small, power):
     assert gap.max() > 0.3 if power < 1 else gap.max() < 0.05  # the test would see the difference
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 def test_shards_multiply_to_the_posterior():
     """Small shards and full consensus: exact up to the shards' skewness, far from so without
@@ -102,6 +105,7 @@ def test_shards_multiply_to_the_posterior():
     assert gaps[0] < 0.3 * gaps[1]
 
 
+@pytest.mark.slow
 def test_the_mean_is_aggregated_over_shards():
     mean, covariance = scott_design()
     model = vcmc.models.NormalWishart(5)
@@ -112,6 +116,7 @@ def test_the_mean_is_aggregated_over_shards():
     np.testing.assert_allclose(found, covariance, atol=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 @pytest.mark.parametrize(("prior", "power"), [("subposterior", 0.25), ("partial", 1.0)])
 def test_shards_have_the_prior_that_was_asked_for(small, prior, power):
@@ -176,6 +181,7 @@ def test_columns_must_fit():
         vcmc.infer(vcmc.models.NormalWishart(3), {"x": np.zeros((9, 2))}, num_shards=2)
 
 
+@pytest.mark.slow
 def test_log_densities_of_points_are_those_of_params():
     model = vcmc.models.NormalWishart(
         4, dof=7.5, scale=np.diag([1.0, 2.0, 0.5, 1.5]) + 0.1, mean=np.arange(4.0)

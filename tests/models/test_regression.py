@@ -21,6 +21,7 @@ def logistic(x, y):
     numpyro.sample("y", dist.Bernoulli(logits=x @ beta), obs=y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "theirs"), [(vcmc.models.Probit(3), probit), (vcmc.models.Logistic(3), logistic)]
 )
@@ -39,6 +40,7 @@ def test_our_sampler_agrees_with_numpyros_nuts_on_their_model(model, theirs):
     assert (np.abs(ours.std(axis=0) - draws.std(axis=0)) < 4 * error).all()
 
 
+@pytest.mark.slow
 def test_gibbs_and_nuts_give_the_same_subposteriors():
     model = vcmc.models.Probit(4)
     rows = model.simulate(3, 800, {"beta": [0.5, -0.5, 0.2, 0.0]}).rows

@@ -20,6 +20,7 @@ def read(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_the_table_has_every_method_class_and_number_of_shards(job):
     entries = read(job.out / "tiny.csv")
     keys = {(int(entry["num_shards"]), entry["method"], entry["functions"]) for entry in entries}
@@ -85,6 +86,7 @@ def test_the_figure_is_drawn(job):
     assert "<svg" in (job.out / "tiny.svg").read_text()[:1000]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_writes_the_same_numbers(experiment, job, tmp_path, monkeypatch):
     """Serial chains are reused; the interruption comes in the middle of the other steps."""
     other = Job("small", tmp_path)

@@ -108,6 +108,7 @@ def test_complete_shards_of_an_unfinished_run_can_be_loaded(conjugate, expected,
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "gone", "state"])
 def test_damaged_files_are_sampled_again(damage, conjugate, expected, stopped):
     folder = sorted((stopped / "draws").iterdir())[0]
@@ -220,6 +221,7 @@ vcmc.infer(model, rows, num_shards=6, num_draws=4000, store=sys.argv[1], executo
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_resumed_bit_for_bit(tmp_path, monkeypatch):
     """The driver is killed, and its processes with it; `benchmarks/kills.py` does so 20 times."""
     arguments = [

@@ -75,6 +75,7 @@ def test_walkers_that_would_start_outside_of_the_support_start_at_the_start():
     assert abs(chain.points.mean() + 0.24197 / 0.84134) < 4 * 0.8 / np.sqrt(200)
 
 
+@pytest.mark.slow
 def test_infer_chooses_hmc_for_large_and_nearly_gaussian_shards(conjugate, large):
     tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=4, num_draws=990, progress=False)
     assert tree.attrs["sampler"] == "HMC()"
@@ -106,6 +107,7 @@ def test_infer_chooses_nuts_for_other_shards(conjugate, large, monkeypatch):
     assert not suits(Subposterior(skewed, shard, jnp.asarray(1.0)), jnp.log(jnp.asarray([0.25])))
 
 
+@pytest.mark.slow
 def test_resumed_runs_have_the_same_draws(conjugate, tmp_path):
     """In parts that end within an iteration of the walkers, and from blocks of a store."""
     arguments = {
@@ -143,6 +145,7 @@ def test_bad_settings_are_refused(arguments, message):
         HMC(**arguments)
 
 
+@pytest.mark.slow
 def test_hmc_replaces_the_default_of_a_model_for_large_shards(large):
     model = vcmc.models.Logistic(2)
     tree = vcmc.infer(

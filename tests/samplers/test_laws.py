@@ -42,18 +42,29 @@ def test_every_sampler_is_here(members):
     assert classes == {type(case.sampler) for case in CASES.values()}
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+SLOW_CASES = ("NUTS, not whitened", "HMC, seven walkers", "ProbitGibbs, single")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=pytest.mark.slow if name in SLOW_CASES else ())
+        for name, case in CASES.items()
+    ],
+)
 def test_it_keeps_the_laws(case):
     """Moments of many rows take too long, and are those of the same sampler."""
     rows = case.model.simulate(0, case.num_rows).rows
     check_sampler(case.sampler, case.model, rows, num_draws=3000 if case.num_rows < 1000 else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [samplers.NUTS(num_warmup=120), samplers.HMC(num_warmup=300)])
 def test_moments_on_paper(sampler):
     check_sampler(sampler)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "module"),
     [

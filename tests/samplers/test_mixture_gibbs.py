@@ -3,6 +3,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from arviz_stats.base import array_stats
 
 import vcmc
@@ -32,6 +33,7 @@ def enumerated_moments(x, num_components, variance, precision):
     ).ravel()
 
 
+@pytest.mark.slow
 def test_moments_are_those_of_enumeration():
     x = 1.3 * np.random.default_rng(0).normal(size=(6, 2))
     model = vcmc.models.GaussianMixture(3, 2, prior_scale=1.5, noise_scale=0.8)

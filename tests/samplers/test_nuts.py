@@ -26,6 +26,7 @@ def test_no_warm_up_at_all(conjugate):
     assert chain.points.shape == (5, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whiten", [False, True])
 def test_moments_of_a_known_density(whiten, conjugate):
     shard = vcmc.split(conjugate.rows, 5).load(1)

@@ -37,6 +37,7 @@ def quadrature(rows, precision):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior_power", [1.0, 0.2])
 def test_moments_are_those_of_quadrature(kernel, prior_power):
     rows = vcmc.models.Probit(2).simulate(1, 25, {"beta": [1.5, -1.0]}).rows
@@ -52,6 +53,7 @@ def test_moments_are_those_of_quadrature(kernel, prior_power):
         ).all()
 
 
+@pytest.mark.slow
 def test_single_precision_gives_the_same_posterior(kernel):
     rows = vcmc.models.Probit(8).simulate(2, 2000, {"beta": np.linspace(-0.5, 0.5, 8)}).rows
     draws = [

@@ -38,6 +38,7 @@ def test_compiled_and_plain_code_agree(mean):
     np.testing.assert_allclose(compiled, draws, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", MEANS)
 def test_single_precision_stays_close(mean):
     draws, uniform = draw(mean)

@@ -93,6 +93,7 @@ def wiggly(scale, low=None):
     return Target(model, [partition.load(shard) for shard in range(2)], vcmc.executors.Local())
 
 
+@pytest.mark.slow
 def test_it_settles_on_a_slope_beside_a_cliff():
     """Covariates without events: full steps alternate between two points."""
 

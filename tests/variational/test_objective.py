@@ -90,6 +90,7 @@ PAIRS += [(name, GaussianSum()) for name in FAMILIES if name.startswith(("vector
 PAIRS += [("affine", EntropyPower())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "entropy"), PAIRS)
 def test_gradients_are_finite_differences(name, entropy):
     family, space = FAMILIES[name]
@@ -206,6 +207,7 @@ class NoEntropy(Relaxed):
         return 0.0 * jnp.sum(parts.log_dets)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from([Relaxed(), NoEntropy()]))
 def test_the_relaxed_objective_is_concave_for_log_concave_models(seed, full, entropy):
@@ -229,6 +231,7 @@ def test_the_relaxed_entropy_is_concave(seed, full):
     assert values[1] >= (values[0] + values[2]) / 2 - 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0, 1]))
 def test_products_are_concave_in_each_block(seed, varied):

@@ -158,6 +158,7 @@ def enumerated_mixture(y):
         numpyro.sample("y", dist.Normal(centres[kind], 1.0), obs=y)
 
 
+@pytest.mark.slow
 def test_enumerated_sites_are_summed_out():
     model = vcmc.from_numpyro(enumerated_mixture, {"y": ROWS["y"]})
     assert list(model.space) == ["centres", "weights"]

@@ -91,6 +91,7 @@ def counts(pm):
     return vcmc.from_pymc(pymc_counts(pm), COUNTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rows", "in_numpyro", "in_jax"),
     [
@@ -122,6 +123,7 @@ def inferred(model):
     return vcmc.infer(model, ROWS, num_shards=2, num_draws=500, seed=4, combiner=consensus)
 
 
+@pytest.mark.slow
 def test_the_same_density_has_the_same_posterior(tree):
     """NumPyro's is left out, as its density was shown to be the same, and a sampler takes five
     seconds to compile."""
@@ -135,6 +137,7 @@ def test_the_same_density_has_the_same_posterior(tree):
     np.testing.assert_allclose(tree["posterior"]["variance"], tree["posterior"]["scale"] ** 2)
 
 
+@pytest.mark.slow
 def test_another_process_finds_the_same_densities(logistic):
     shards = [vcmc.split(ROWS, 2).load(k) for k in range(2)]
     points = jax.random.normal(jax.random.key(1), (4, 3))

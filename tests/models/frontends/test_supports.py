@@ -101,6 +101,7 @@ def test_bounds_may_depend_on_parameters(pm, around):
     np.testing.assert_allclose(log_det, 0.7 + jnp.log(3 * params["width"] / 4))
 
 
+@pytest.mark.slow
 def test_cholesky_factors_of_covariances(pm, around):
     rows = {"x": X}
 

@@ -128,6 +128,7 @@ def test_the_page_has_the_verdict_and_the_numbers_of_the_result(path):
     assert data["shards"][0]["ess"] == 80
 
 
+@pytest.mark.slow
 def test_a_large_result_makes_a_page_below_two_megabytes(tmp_path):
     where = vcmc.report(make(num_shards=60, dim=900), tmp_path / "large.html")
     assert where.stat().st_size < 2e6
@@ -218,6 +219,7 @@ def by_id(browser, name):
     return browser.find_element("id", name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_the_screen_and_is_legible(width, scheme, browser, path):
@@ -271,6 +273,7 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
+@pytest.mark.slow
 def test_the_reader_chooses_a_parameter(browser, path):
     visit(browser, path)
     before = browser.execute_script("return document.querySelector('#forest').innerHTML")
@@ -285,6 +288,7 @@ def test_the_reader_chooses_a_parameter(browser, path):
     assert by_id(browser, "about").text.startswith("beta[2]: ")
 
 
+@pytest.mark.slow
 def test_tables_can_be_searched_and_sorted(browser, path):
     visit(browser, path)
     names = (
@@ -303,6 +307,7 @@ def test_tables_can_be_searched_and_sorted(browser, path):
     assert by_id(browser, "about").text.startswith("beta[1]: ")
 
 
+@pytest.mark.slow
 def test_the_page_can_be_used_by_keyboard_alone(browser, path):
     from selenium.webdriver.common.keys import Keys
 
@@ -331,6 +336,7 @@ def test_the_page_can_be_used_by_keyboard_alone(browser, path):
     assert by_id(browser, "about").text.startswith("beta[1]: ")
 
 
+@pytest.mark.slow
 def test_the_page_prints_on_white_without_controls(browser, path):
     visit(browser, path, scheme="dark", media="print")
     assert ground_of(browser, "body").tolist() == [255, 255, 255]
@@ -339,6 +345,7 @@ def test_the_page_prints_on_white_without_controls(browser, path):
     assert len(pdf) > 20_000
 
 
+@pytest.mark.slow
 def test_pages_of_all_kinds_are_drawn_without_errors(browser, tmp_path):
     draws = np.random.default_rng(0).normal(size=(2, 1, 50))
     trees = {
