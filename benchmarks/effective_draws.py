@@ -30,7 +30,7 @@ import vcmc  # noqa: E402
 from vcmc.density import Subposterior  # noqa: E402
 from vcmc.executors import Local  # noqa: E402
 from vcmc.samplers import BLOCK, AbstractSampler  # noqa: E402
-from vcmc.samplers.start import common_start, starts_of  # noqa: E402
+from vcmc.samplers.start import common_start, search_starts  # noqa: E402
 from vcmc.target import Target  # noqa: E402
 
 COMPILE_SECONDS: list[float] = []  # of every compilation so far
@@ -65,7 +65,7 @@ def ours(model: vcmc.Model, rows: dict, sampler: AbstractSampler, num_draws: int
     shard = vcmc.split(rows, 1).load(0)
     density = Subposterior(model, shard, jnp.asarray(1.0))
     target = Target(model, [shard], Local())
-    starts = starts_of(density, jax.random.key(0))
+    starts = search_starts(density, jax.random.key(0))
     common_start(target, starts)
     sampler.prepare(density, starts[0])
     compiling = time.perf_counter() - begin  # with a first start, which is repeated below

@@ -39,8 +39,8 @@ from vcmc.combiners import AbstractCombiner, Average, Consensus, Variational
 from vcmc.data.params import to_params, to_points
 from vcmc.density import evaluate
 from vcmc.diagnostics.convergence import rhat
-from vcmc.linalg.stein import symmetric
-from vcmc.samplers.start import common_start, starts_of
+from vcmc.linalg.stein import matrix_from_products
+from vcmc.samplers.start import common_start, search_starts
 from vcmc.space import Point
 from vcmc.target import Target
 
@@ -153,7 +153,7 @@ def laplace(problem: Problem) -> Sample:
         target = _target(problem, vcmc.split(problem.rows, 1))
         density, key = target.pilot, jax.random.key(0)
         model = density.model
-        starts = starts_of(density, key)
+        starts = search_starts(density, key)
         mode = common_start(target, starts)
         curvature = _curvature(target, mode)
         # a start need not be the mode: take a Newton step
@@ -172,7 +172,7 @@ def laplace(problem: Problem) -> Sample:
 
 
 def _curvature(target: Target, point: Point) -> np.ndarray:
-    return symmetric(
+    return matrix_from_products(
         lambda directions: -np.asarray(target.hessian_products(point, jnp.asarray(directions))),
         point.size,
     )

@@ -66,7 +66,7 @@ with install_import_hook([f"vcmc.{name}" for name in CHECKED], "beartype.beartyp
     pass
 
 from vcmc.testing.gaussians import GaussianShards as KnownShards  # noqa: E402
-from vcmc.testing.gaussians import Lazy, Regression, regression  # noqa: E402
+from vcmc.testing.gaussians import LazyShards, Regression, regression  # noqa: E402
 
 # The traces that JAX keeps make Python's collections of garbage a tenth of the time.
 gc.set_threshold(100_000, 50, 100)
@@ -127,4 +127,4 @@ def gaussian_shards():
 
 @pytest.fixture(scope="session")
 def lazy():
-    return Lazy
+    return LazyShards

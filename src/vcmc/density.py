@@ -18,7 +18,7 @@ from .data.shard import Shard
 from .model import Model, block_size
 from .space import Point, Scalar
 
-BATCH = 32  # points or directions per compiled call: each holds some numbers for every row
+BATCH_SIZE = 32  # points or directions per compiled call: each holds some numbers for every row
 MAX_UNPADDED = 8  # so few points or directions are not padded to a batch
 MAX_DIRECTIONS = 100  # directions per compiled call: matrix products are faster if large
 MAX_VALUES = 2**22  # rows times directions per compiled call, to limit memory
@@ -94,7 +94,7 @@ def prepare(density: Subposterior) -> None:
     """Compile ahead of time the programs for batches of points and for the whole Hessian."""
     dim = density.model.space.dim
     arguments = density.model, density.shard, density.prior_power
-    _evaluate.lower(*arguments, jax.ShapeDtypeStruct((BATCH, dim), float)).compile()
+    _evaluate.lower(*arguments, jax.ShapeDtypeStruct((BATCH_SIZE, dim), float)).compile()
     size = dim if dim <= MAX_UNPADDED else _num_directions(density.shard, dim)
     point, directions = (jax.ShapeDtypeStruct(shape, float) for shape in ((dim,), (size, dim)))
     _hessian_products.lower(*arguments, point, directions).compile()
@@ -102,13 +102,15 @@ def prepare(density: Subposterior) -> None:
 
 def _num_directions(shard: Shard, count: int) -> int:
     """Return the number of directions per compiled call: many are cut into equal parts."""
-    if count <= BATCH:
-        return BATCH
-    largest = int(np.clip(MAX_VALUES // block_size(shard, is_batched=True), BATCH, MAX_DIRECTIONS))
+    if count <= BATCH_SIZE:
+        return BATCH_SIZE
+    largest = int(
+        np.clip(MAX_VALUES // block_size(shard, is_batched=True), BATCH_SIZE, MAX_DIRECTIONS)
+    )
     return -(-count // -(-count // largest))
 
 
-def _batches(points: Float[Array, "point dim"], size: int = BATCH) -> list[Any]:
+def _batches(points: Float[Array, "point dim"], size: int = BATCH_SIZE) -> list[Any]:
     """Cut points into batches of one size, the last padded, which share one program."""
     if len(points) <= MAX_UNPADDED or len(points) == size:
         return [points]

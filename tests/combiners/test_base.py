@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 
 from vcmc.combiners import Average, ImportanceResample
-from vcmc.combiners.base import evenly
+from vcmc.combiners.base import repeat_evenly
 
 
 def test_draws_are_thinned_or_repeated_evenly():
     draws = np.arange(6.0)[:, None]
-    assert evenly(draws, 3)[:, 0].tolist() == [0, 2, 4]
-    assert np.bincount(evenly(draws, 12)[:, 0].astype(int)).tolist() == [2] * 6
+    assert repeat_evenly(draws, 3)[:, 0].tolist() == [0, 2, 4]
+    assert np.bincount(repeat_evenly(draws, 12)[:, 0].astype(int)).tolist() == [2] * 6
 
 
 def test_smaller_shards_are_repeated_in_the_stack(subposteriors):

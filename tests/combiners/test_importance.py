@@ -7,7 +7,7 @@ import pytest
 from vcmc.combiners import AbstractCombiner, Combined, Consensus, Subposteriors
 from vcmc.combiners.importance import ImportanceResample
 from vcmc.combiners.swiss import Swiss
-from vcmc.samplers.proposals import resampled
+from vcmc.samplers.proposals import systematic_resample
 from vcmc.target import Target
 
 
@@ -120,5 +120,5 @@ def test_many_shards_of_few_draws(gaussian_shards):
 
 def test_resampling_is_systematic():
     weights = np.array([0.5, 0.25, 0.0, 0.25])
-    chosen = resampled(weights, 8, np.random.default_rng(0))
+    chosen = systematic_resample(weights, 8, np.random.default_rng(0))
     assert np.bincount(chosen, minlength=4).tolist() == [4, 2, 0, 2]

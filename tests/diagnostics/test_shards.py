@@ -4,9 +4,9 @@ import pytest
 from vcmc.diagnostics.shards import (
     broken_shards,
     disagreeing_shards,
-    doubts,
     shard_ess,
     shard_rhat,
+    shard_warnings,
     switching_shards,
 )
 from vcmc.space import Exchangeable, Product, Real
@@ -26,7 +26,9 @@ def draws():
 
 def words(draws, stats=None):
     params = {"beta": draws}
-    return " ".join(doubts(draws, shard_rhat(params), shard_ess(params), stats or {}, SPACE))
+    return " ".join(
+        shard_warnings(draws, shard_rhat(params), shard_ess(params), stats or {}, SPACE)
+    )
 
 
 def test_sound_shards_raise_no_doubt(draws):

@@ -47,7 +47,7 @@ def test_every_combiner_has_its_errors(comparison):
     for entry in comparison.entries:
         assert entry.seconds >= 0
         assert entry.memory >= 0
-        assert abs(entry.self_mean - entry.errors.mean_worst) < 4 / np.sqrt(500)
+        assert abs(entry.estimated_mean_error - entry.errors.mean_worst) < 4 / np.sqrt(500)
     assert entries["Variational"].verdict == "good"
     assert "off by" in entries["Average"].remark
 

@@ -307,7 +307,10 @@ def test_broken_shards_are_named_and_the_sound_ones_kept(conjugate):
     [
         ({}, r"num_shards is required unless rows is a Partition, e\.g\. infer"),
         ({"num_shards": 5000}, r"between 1 and the number of rows \(1003\); got 5000"),
-        ({"num_shards": 2, "seed": -1}, "seed must be an integer of at least 0, e.g. seed=0; got -1"),
+        (
+            {"num_shards": 2, "seed": -1},
+            "seed must be an integer of at least 0, e.g. seed=0; got -1",
+        ),
         ({"num_shards": 2, "num_draws": 0}, "num_draws must be an integer of at least 4; got 0"),
         ({"num_shards": 2, "thin": 0}, "thin must be an integer of at least 1; got 0"),
         ({"num_shards": 2, "prior": "full"}, "one of .*'partial', 'powered'.*; got 'full'"),

@@ -4,7 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vcmc.samplers.base import BLOCK, AbstractSampler, Chain, joined, split_walkers, strongly_typed
+from vcmc.samplers.base import (
+    BLOCK,
+    AbstractSampler,
+    Chain,
+    concatenate_blocks,
+    group_by_walker,
+    strongly_typed,
+)
 
 
 class Counter(AbstractSampler):
@@ -35,16 +42,18 @@ def test_a_chain_continues_after_a_checkpoint():
     key = jax.random.key(0)
     blocks = list(Counter().blocks(None, None, key, 200))
     later = list(Counter().blocks(None, None, key, 200, after=blocks[0].checkpoint))
-    np.testing.assert_array_equal(joined(later).points, joined(blocks[1:]).points)
+    np.testing.assert_array_equal(
+        concatenate_blocks(later).points, concatenate_blocks(blocks[1:]).points
+    )
 
 
 def test_draws_of_walkers_are_grouped():
     chain = Chain(np.arange(6.0)[:, None], {"walker": np.array([0, 1, 2, 0, 1, 2])})
-    grouped = split_walkers(chain)
+    grouped = group_by_walker(chain)
     np.testing.assert_array_equal(grouped.points[:, 0], [0, 3, 1, 4, 2, 5])
     np.testing.assert_array_equal(grouped.stats["walker"], [0, 0, 1, 1, 2, 2])
     other = Chain(np.arange(2.0)[:, None], {})
-    assert split_walkers(other) is other
+    assert group_by_walker(other) is other
 
 
 def test_a_state_has_no_weak_types():

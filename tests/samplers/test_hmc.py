@@ -8,7 +8,7 @@ import pytest
 import vcmc
 from vcmc.density import Subposterior
 from vcmc.samplers import HMC, NUTS
-from vcmc.samplers.hmc import suits
+from vcmc.samplers.hmc import suits_hmc
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def test_infer_chooses_nuts_for_other_shards(conjugate, large, monkeypatch):
     partition = vcmc.split(conjugate.rows, 4)
     density = Subposterior(conjugate.model, partition.load(0), jnp.asarray(0.25))
     mode = jnp.asarray(conjugate.posterior(partition.members[0], prior_power=0.25)[0])
-    assert suits(density, mode)
+    assert suits_hmc(density, mode)
     monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED_BYTES", 2**30)
-    assert not suits(density, mode)
+    assert not suits_hmc(density, mode)
     monkeypatch.setattr("vcmc.samplers.hmc.MAX_CACHED_BYTES", 0)
     skewed = vcmc.Model(
         {"log_rate": vcmc.Real()},
@@ -104,7 +104,9 @@ def test_infer_chooses_nuts_for_other_shards(conjugate, large, monkeypatch):
         lambda params, rows: rows["y"] * params["log_rate"] - jnp.exp(params["log_rate"]),
     )
     shard = vcmc.split({"y": np.full(4, 0.25)}, 1).load(0)
-    assert not suits(Subposterior(skewed, shard, jnp.asarray(1.0)), jnp.log(jnp.asarray([0.25])))
+    assert not suits_hmc(
+        Subposterior(skewed, shard, jnp.asarray(1.0)), jnp.log(jnp.asarray([0.25]))
+    )
 
 
 @pytest.mark.slow

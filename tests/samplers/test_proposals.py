@@ -3,7 +3,7 @@ import pytest
 
 import vcmc
 from vcmc.executors import Local
-from vcmc.samplers.proposals import MAX_POINTS, Proposal, resampled
+from vcmc.samplers.proposals import MAX_POINTS, Proposal, systematic_resample
 from vcmc.target import Target
 
 
@@ -54,7 +54,7 @@ def test_the_ratio_is_zero_where_the_target_is_not_finite(draws):
 def test_systematic_resampling_rounds_expected_counts(seed):
     generator = np.random.default_rng(seed)
     weights = generator.uniform(size=20)
-    counts = np.bincount(resampled(weights, 100, generator), minlength=20)
+    counts = np.bincount(systematic_resample(weights, 100, generator), minlength=20)
     expected = 100 * weights / weights.sum()
     assert counts.sum() == 100
     assert (np.abs(counts - expected) < 1).all()

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from vcmc.testing.gaussians import GaussianShards, Lazy, regression
+from vcmc.testing.gaussians import GaussianShards, LazyShards, regression
 
 SHARDS = GaussianShards.random(3, 2, seed=1)
 
@@ -41,7 +41,7 @@ def test_the_posterior_of_the_regression_solves_the_normal_equations():
 
 
 def test_lazy_draws_count_the_shards_in_memory():
-    loaded = Lazy(np.zeros((4, 10, 2)))
+    loaded = LazyShards(np.zeros((4, 10, 2)))
     for shard in range(4):
         loaded[shard]
     assert loaded.most == 1

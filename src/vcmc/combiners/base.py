@@ -51,7 +51,9 @@ class ByShard(Protocol):
     def __getitem__(self, shard: int, /) -> Any: ...
 
 
-def evenly(draws: Float[np.ndarray, "draw dim"], count: int) -> Float[np.ndarray, "count dim"]:
+def repeat_evenly(
+    draws: Float[np.ndarray, "draw dim"], count: int
+) -> Float[np.ndarray, "count dim"]:
     """Return `count` evenly spaced draws in order, repeated evenly if there are fewer."""
     return draws[np.arange(count) * len(draws) // count]
 
@@ -104,7 +106,7 @@ class Subposteriors:
 
     def repeat(self, draws: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "many dim"]:
         """Repeat one shard's draws evenly to `num_draws`."""
-        return draws if len(draws) == self.num_draws else evenly(draws, self.num_draws)
+        return draws if len(draws) == self.num_draws else repeat_evenly(draws, self.num_draws)
 
     @cached_property
     def stacked(self) -> Float[Array, "shard draw dim"]:

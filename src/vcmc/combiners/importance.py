@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..diagnostics.importance import smoothed_weights
-from ..samplers.proposals import Proposal, resampled
+from ..samplers.proposals import Proposal, systematic_resample
 from ..space import Product
 from ..target import Target
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
@@ -76,7 +76,7 @@ class ImportanceResample(AbstractCombiner):
             )
             return Combined(start.draws, notes=[*start.notes, note])
         weights, pareto_k = smoothed_weights(log_ratios - np.max(log_ratios))
-        draws = points[resampled(weights, shards.num_draws, generator)]
+        draws = points[systematic_resample(weights, shards.num_draws, generator)]
         warnings = _warnings(pareto_k, 1 / np.sum(weights**2), count)
         return Combined(jnp.asarray(draws), notes=[*start.notes, *warnings] if warnings else [])
 

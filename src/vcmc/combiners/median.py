@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import chdtri  # scipy.stats takes a second to import
 
-from ..samplers.proposals import resampled
+from ..samplers.proposals import systematic_resample
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
 from .gaussians import Gaussians
 from .pooling import pool, thin
@@ -58,7 +58,7 @@ class Median(AbstractCombiner):
         weights[~outliers] = median_weights(features[~outliers])
         weights[weights < MIN_RELATIVE_WEIGHT * weights[~outliers].mean()] = 0
         weights /= weights.sum()
-        indices = resampled(weights, shards.num_draws, generator)
+        indices = systematic_resample(weights, shards.num_draws, generator)
         counts = np.bincount(indices, minlength=shards.num_shards)
         return Combined(pool(shards, counts), notes=_warnings(np.flatnonzero(outliers)))
 

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..samplers.proposals import resampled
+from ..samplers.proposals import systematic_resample
 from .auxiliary import check_partition, refine
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
 from .gaussians import Gaussian, Gaussians
@@ -266,7 +266,7 @@ def _sample(
     pairs: _Pairs, num_draws: int, generator: np.random.Generator
 ) -> Float[np.ndarray, "draw dim"]:
     """Draw pairs by their weights, and a point between the two draws of each."""
-    left, right = pairs.at(resampled(pairs.weights(), num_draws, generator))
+    left, right = pairs.at(systematic_resample(pairs.weights(), num_draws, generator))
     matrix = np.linalg.solve(pairs.total, pairs.covariances[0])
     covariance = pairs.covariances[1] @ matrix
     noise = Gaussian(np.zeros(len(covariance)), (covariance + covariance.T) / 2)

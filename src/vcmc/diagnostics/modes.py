@@ -15,9 +15,9 @@ from jaxtyping import Array, Float
 
 from ..data.params import to_params
 from ..density import evaluate
-from ..linalg.stein import symmetric
+from ..linalg.stein import matrix_from_products
 from ..linalg.whitening import Whitening
-from ..samplers.start import climb, starts_of
+from ..samplers.start import climb, search_starts
 from ..space import Product
 from ..target import Target
 
@@ -68,7 +68,7 @@ def _pilot_modes(whitening: Whitening, target: Target, seed: int) -> list[Vector
     pilot = target.pilot
     space = pilot.model.space
     try:
-        starts = starts_of(pilot, jax.random.key(seed))
+        starts = search_starts(pilot, jax.random.key(seed))
     except ValueError:  # no point near the origin has a finite log density
         return []
     mirrored = [-start for start in starts if start.any()]
@@ -124,7 +124,7 @@ def _labelled(whitening: Whitening, point: Array | Vector, space: Product) -> Ve
 def _mode(target: Target, point: Array) -> Mode | None:
     """Return the mode where a climb ended, or None if the point is not a maximum."""
     values, scores = target(point[None])
-    curvature = symmetric(
+    curvature = matrix_from_products(
         lambda directions: -np.asarray(target.hessian_products(point, jnp.asarray(directions))),
         point.size,
     )

@@ -26,8 +26,8 @@ from ..linalg.stein import (
     Vector,
     bounded_inverse_root,
     conjugate_gradients,
+    matrix_from_products,
     stein_estimate,
-    symmetric,
 )
 from ..linalg.whitening import Whitening
 from ..target import Target
@@ -248,7 +248,7 @@ def _dense_corrections(
     white: Draws, scores: Draws, hessian_products: HessianProducts
 ) -> CorrectionEstimate:
     """Estimate corrections with a dense scale."""
-    curvature = symmetric(hessian_products, white.shape[1])
+    curvature = matrix_from_products(hessian_products, white.shape[1])
     estimates = [
         stein_estimate(white[sample], scores[sample], curvature)
         for sample in _jackknife_samples(len(white))

@@ -39,7 +39,7 @@ class ShardChecker:
         self._num_shards += 1
         draws_hash = hash(np.sort(points[..., 0], axis=None).tobytes())
         twin = self._first_with_hash.setdefault(draws_hash, shard)
-        if reason := unusable(points):
+        if reason := chain_fault(points):
             self.reasons[shard] = reason
         elif points.shape[1] > 1 and (fixed := (points == points[:1, :1]).all(axis=(0, 1))).any():
             self.reasons[shard] = f"its coordinates {_numbers(np.flatnonzero(fixed))} never change"
@@ -55,7 +55,7 @@ def broken_shards(draws: Draws) -> dict[int, str]:
     return checker.reasons
 
 
-def unusable(points: Float[np.ndarray, "chain draw dim"]) -> str:
+def chain_fault(points: Float[np.ndarray, "chain draw dim"]) -> str:
     """Return why the chains of a shard cannot be used; an empty string if they can."""
     if not np.isfinite(points).all():
         return "its draws are not finite"
@@ -180,7 +180,7 @@ def switching_shards(space: Product, draws: Draws) -> list[int]:
     return sorted(switching)
 
 
-def doubts(
+def shard_warnings(
     draws: Draws,
     rhat: Mapping[str, np.ndarray],
     ess: Mapping[str, np.ndarray],

@@ -16,14 +16,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..data.cache import ShardCache, Task
-from ..diagnostics.shards import unusable
+from ..diagnostics.shards import chain_fault
 from ..errors import SlotLost, StoreError
 from ..executors import AbstractExecutor
 from ..executors.base import Outcome
 from ..progress import Stage
 from ..results.blocks import join_blocks, pack_block
 from ..results.store import ChainFolder, Store
-from ..samplers.base import BLOCK, AbstractSampler, Chain, Checkpoint, joined, split_walkers
+from ..samplers.base import (
+    BLOCK,
+    AbstractSampler,
+    Chain,
+    Checkpoint,
+    concatenate_blocks,
+    group_by_walker,
+)
 
 MAX_ATTEMPTS = 3  # at a chain, each with other random numbers
 MAX_DIVERGENT_SHARE = 0.5  # of a chain's steps; above it, the draws say nothing about the shard
@@ -189,10 +196,10 @@ def make_chain(
     if step < plan.num_steps:
         # the state travels with the task unless it is in the store
         state = None if folder or checkpoint is None else checkpoint.state
-        return ChainResult(joined(parts), Checkpoint(step, state), (begin, end))
+        return ChainResult(concatenate_blocks(parts), Checkpoint(step, state), (begin, end))
     if folder:
         folder.finish()
-    chain = split_walkers(joined(parts))
+    chain = group_by_walker(concatenate_blocks(parts))
     return ChainResult(chain, Checkpoint(step, None), (begin, end), _problem(chain))
 
 
@@ -216,7 +223,7 @@ def _stored_part(folder: ChainFolder, plan: Plan) -> ChainResult | None:
 
 def _problem(chain: Chain) -> str:
     """Say why a chain cannot be used; nothing if it can."""
-    if reason := unusable(chain.points[None]):
+    if reason := chain_fault(chain.points[None]):
         return reason
     if "diverging" in chain.stats:
         share = float(chain.stats["diverging"].mean())

@@ -74,7 +74,7 @@ def combine_shards(
         "optimization": combined.trace,
     }
     notes = _prior_doubts(combiner, prior, shards.num_shards)
-    notes += combined.notes + summary.doubts(stats, space, prior)
+    notes += combined.notes + summary.shard_warnings(stats, space, prior)
     return Posterior(
         np.asarray(points), {name: group for name, group in groups.items() if group}, notes, {}
     )

@@ -131,7 +131,9 @@ class _Chains:
     def _evaluate(self, position: Batch) -> State:
         log_densities, scores = self.target(jnp.asarray(self.whitening.unwhiten(position)))
         self.num_evaluations += len(position)
-        return State(position, np.asarray(log_densities), self.whitening.whiten_scores(np.asarray(scores)))
+        return State(
+            position, np.asarray(log_densities), self.whitening.whiten_scores(np.asarray(scores))
+        )
 
     def move(self, state: State, adapt: bool) -> tuple[State, float]:
         """Run one trajectory of every chain; return the new state and the mean acceptance."""

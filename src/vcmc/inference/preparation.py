@@ -25,8 +25,8 @@ from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode, Stage
 from ..results.store import Store
 from ..samplers import HMC, NUTS, AbstractSampler
-from ..samplers.hmc import suits
-from ..samplers.start import common_start, starts_of
+from ..samplers.hmc import suits_hmc
+from ..samplers.start import common_start, search_starts
 from ..space import Point
 from ..target import Target
 from .arguments import check_combiner, check_instance, check_integer, check_model, resolve_prior
@@ -131,7 +131,7 @@ def _plan_run(
     stage.advance()
 
     own_sampler = request.sampler or _own_sampler(target, request.prior)
-    starts = starts_of(target.pilot, start_key)
+    starts = search_starts(target.pilot, start_key)
     points = jnp.asarray(np.stack(starts))
     facts = shard_facts(target, points, with_checksums=request.store is not None)
     notes = check_information(target, points, facts)
@@ -260,7 +260,7 @@ def _choose_sampler(own_sampler: Any, density: Subposterior, start: Point) -> Ab
     """Return the model's own sampler; in place of NUTS, HMC where it is the better one."""
     if own_sampler is not None and not isinstance(own_sampler, NUTS):
         return own_sampler
-    return HMC() if suits(density, start) else own_sampler or NUTS()
+    return HMC() if suits_hmc(density, start) else own_sampler or NUTS()
 
 
 def _open_store(

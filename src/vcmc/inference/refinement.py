@@ -18,7 +18,7 @@ from ..errors import warn_doubtful
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.tree import add_groups
-from ..samplers.proposals import Proposal, resampled
+from ..samplers.proposals import Proposal, systematic_resample
 from ..target import Target
 from .arguments import check_integer
 from .assessment import ERROR_GROUPS, assess, posterior_points
@@ -175,4 +175,4 @@ def _by_importance(
         "refined_ess": ess,
         "refined_evaluations": len(points),
     }
-    return RefinedDraws(points[resampled(weights, count, generator)][None], settings, [])
+    return RefinedDraws(points[systematic_resample(weights, count, generator)][None], settings, [])

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..aggregators.combinatorial import common_labels, relabel, with_common_labels
-from ..combiners.base import Prior, evenly
+from ..combiners.base import Prior, repeat_evenly
 from ..data.params import to_params, to_points
-from ..diagnostics.shards import ShardChecker, doubts, shard_ess, shard_rhat
+from ..diagnostics.shards import ShardChecker, shard_ess, shard_rhat, shard_warnings
 from ..results.draws import StreamedDraws
 from ..space import Product
 
@@ -44,13 +44,15 @@ class ShardSummary(NamedTuple):
     sample: Float[np.ndarray, "shard chain draw dim"]
     broken: Mapping[int, str] = MappingProxyType({})
 
-    def doubts(self, stats: dict[str, np.ndarray], space: Product, prior: Prior) -> list[str]:
+    def shard_warnings(
+        self, stats: dict[str, np.ndarray], space: Product, prior: Prior
+    ) -> list[str]:
         """Return warnings about the shards' draws."""
         sample = self.sample
         if prior == "powered":  # as narrow as the posterior, but as far apart as any shards
             means = sample.mean(axis=(1, 2), keepdims=True)
             sample = means + np.sqrt(len(sample)) * (sample - means)
-        return doubts(sample, self.rhat, self.ess, stats, space, min(self.counts))
+        return shard_warnings(sample, self.rhat, self.ess, stats, space, min(self.counts))
 
 
 def summarize_shards(
@@ -111,7 +113,7 @@ def _summarize_shard(
 ) -> StreamedShard:
     num_compared = max(MIN_COMPARED, MIN_COMPARED_PER_COORDINATE * space.dim)
     chains = {name: array[None, None] for name, array in params.items()}
-    sample = evenly(points, num_compared)
+    sample = repeat_evenly(points, num_compared)
     return StreamedShard(len(points), sample, shard_rhat(chains), shard_ess(chains))
 
 

@@ -33,7 +33,7 @@ HessianProducts = Callable[[Directions], Directions]
 """Products of minus a Hessian with directions."""
 
 
-def symmetric(hessian_products: HessianProducts, dim: int) -> Matrix:
+def matrix_from_products(hessian_products: HessianProducts, dim: int) -> Matrix:
     """Return the symmetric matrix that has the given products with directions."""
     products = hessian_products(np.eye(dim))
     return (products + products.T) / 2

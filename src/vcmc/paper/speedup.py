@@ -30,7 +30,7 @@ from ..density import evaluate, hessian_products
 from ..executors.local import Local
 from ..samplers.base import AbstractSampler
 from ..samplers.nuts import NUTS
-from ..samplers.start import common_start, starts_of
+from ..samplers.start import common_start, search_starts
 from ..target import Target
 from . import mixture_1, probit_300
 from .base import AbstractExperiment, Arrays, Folder, Job, Results, Step
@@ -150,7 +150,7 @@ def sampling_seconds(name: str, job: Job, num_shards: int) -> np.ndarray:
     sampler, size = _sampler(trial), trial.size
     target, key = trial.target(num_shards), jax.random.key(job.seed)
     pilot = target.pilot
-    start = common_start(target, starts_of(pilot, key))
+    start = common_start(target, search_starts(pilot, key))
     sampler.prepare(pilot, start)
     seconds = []
     for shard in (

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..samplers.base import Chain, joined
+from ..samplers.base import Chain, concatenate_blocks
 
 STATS = "stats/"  # prefix of the names under which the sampler's statistics are stored
 
@@ -18,7 +18,7 @@ def pack_block(chain: Chain, span: tuple[float, float]) -> dict[str, np.ndarray]
 def join_blocks(blocks: Sequence[Mapping[str, np.ndarray]]) -> Chain:
     """Return the chain of consecutive stored blocks."""
     names = [name for name in blocks[0] if name.startswith(STATS)]
-    return joined(
+    return concatenate_blocks(
         [
             Chain(block["points"], {name.removeprefix(STATS): block[name] for name in names})
             for block in blocks

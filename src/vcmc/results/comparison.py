@@ -62,8 +62,8 @@ class Entry(NamedTuple):
     name: str
     verdict: str
     errors: Errors | None
-    self_mean: float
-    self_sd: float
+    estimated_mean_error: float
+    estimated_sd_error: float
     seconds: float
     memory: float
     remark: str
@@ -212,7 +212,7 @@ def _panels(entries: Sequence[Entry]) -> list[Panel]:
             )
             if np.isfinite(medians).any():
                 panels.append(Panel(title, medians, largest))
-    estimates = [entry.self_mean for entry in entries]
+    estimates = [entry.estimated_mean_error for entry in entries]
     if np.isfinite(estimates).any():
         panels.append(Panel("estimated error of means, sds", estimates, estimates))
     seconds = [entry.seconds for entry in entries]
@@ -268,8 +268,8 @@ def _cells(entry: Entry) -> list[str]:
             )
         ]
     numbers = (
-        (entry.self_mean, 3),
-        (100 * entry.self_sd, 1),
+        (entry.estimated_mean_error, 3),
+        (100 * entry.estimated_sd_error, 1),
         (entry.seconds, 2),
         (entry.memory, 0),
     )

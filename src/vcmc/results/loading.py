@@ -9,7 +9,7 @@ import numpy as np
 from ..data.params import to_params
 from ..data.space_description import describe_space
 from ..errors import StoreError
-from ..samplers.base import Chain, split_walkers
+from ..samplers.base import Chain, group_by_walker
 from .blocks import join_blocks
 from .store import Store
 from .tree import build_tree, make_tree
@@ -68,7 +68,7 @@ def load(store: str | Path) -> "DataTree":
 def _complete_shards(run: Store, num_shards: int, num_draws: int) -> dict[int, list[Chain]]:
     shards = {}
     for shard in range(num_shards):
-        chains = [split_walkers(join_blocks(folder.blocks())) for folder in run.chains(shard)]
+        chains = [group_by_walker(join_blocks(folder.blocks())) for folder in run.chains(shard)]
         if chains and all(len(chain.points) == num_draws for chain in chains):
             shards[shard] = chains
     return shards

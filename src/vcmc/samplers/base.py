@@ -139,10 +139,10 @@ class AbstractSampler(eqx.Module):
             blocks.append(block)
             on_block(block.checkpoint.step - step)
             step = block.checkpoint.step
-        return joined(blocks)
+        return concatenate_blocks(blocks)
 
 
-def joined(blocks: Sequence[Block | Chain]) -> Chain:
+def concatenate_blocks(blocks: Sequence[Block | Chain]) -> Chain:
     """Concatenate the draws of consecutive blocks."""
     return Chain(
         np.concatenate([block.points for block in blocks]),
@@ -155,7 +155,7 @@ def strongly_typed(state: State) -> State:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
 
-def split_walkers(chain: Chain) -> Chain:
+def group_by_walker(chain: Chain) -> Chain:
     """Reorder the draws of a chain of several walkers by walker; leave other chains as they are."""
     if "walker" not in chain.stats:
         return chain

@@ -24,7 +24,14 @@ from ..density import Subposterior
 from ..model import MAX_CACHED_BYTES
 from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler
-from .whitening import MAX_WHITENED, inverse_root, non_normality, placed, unwhiten, whitened
+from .whitening import (
+    MAX_WHITENED_DIM,
+    chain_states,
+    inverse_root,
+    non_normality,
+    unwhiten,
+    whitened_density,
+)
 
 # Bounds of the random lengths of trajectories: with one length, some could return to their start.
 TRAJECTORY_LENGTHS = (0.9 * np.pi / 2, 1.3 * np.pi / 2)
@@ -82,7 +89,9 @@ class HMC(AbstractSampler):
     def init(self, setup: Subposterior, start: Point, key: Array) -> HMCState:
         root = inverse_root(setup, start)
         white = np.asarray(_initial_positions(key, self.num_walkers, start.size))
-        walkers = placed(setup, np.concatenate([white, np.zeros((1, start.size))]), start, root)
+        walkers = chain_states(
+            setup, np.concatenate([white, np.zeros((1, start.size))]), start, root
+        )
         # a walker that would start outside of the support starts at `start` instead
         is_inside = np.isfinite(walkers.logdensity) & np.isfinite(walkers.logdensity_grad).all(
             axis=1
@@ -116,12 +125,12 @@ class HMC(AbstractSampler):
         return self.num_warmup // self.num_walkers
 
 
-def suits(density: Subposterior, start: Point) -> bool:
+def suits_hmc(density: Subposterior, start: Point) -> bool:
     """Return whether HMC is the better sampler of a shard: large, and nearly Gaussian.
 
     Large means that its rows do not fit into a core's cache.
     """
-    if density.shard.num_bytes <= MAX_CACHED_BYTES or start.size > MAX_WHITENED:
+    if density.shard.num_bytes <= MAX_CACHED_BYTES or start.size > MAX_WHITENED_DIM:
         return False
     return non_normality(density, start) <= MAX_NON_NORMALITY
 
@@ -207,7 +216,7 @@ def _iteration(
     )
     step_size = length / num_leapfrog_steps
     kernel = blackjax.hmc.build_kernel(_rotation_integrator)
-    log_density = whitened(density.batched(), state.centre, state.root)
+    log_density = whitened_density(density.batched(), state.centre, state.root)
     unit_metric = jnp.ones_like(state.centre)
     walkers, info = jax.vmap(
         lambda key, walker: kernel(

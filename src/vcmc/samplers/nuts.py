@@ -20,7 +20,14 @@ from jaxtyping import Array, Float, Int
 from ..density import Subposterior
 from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler, strongly_typed
-from .whitening import MAX_WHITENED, Root, inverse_root, placed, unwhiten, whitened
+from .whitening import (
+    MAX_WHITENED_DIM,
+    Root,
+    chain_states,
+    inverse_root,
+    unwhiten,
+    whitened_density,
+)
 
 # Steps of the first and the last window of warm-up. Stan has 75 and 50: whitened chains need fewer
 # of the first, and tuning the step size for 100 steps was measured to give a fifth more effective
@@ -78,7 +85,8 @@ class NUTS(AbstractSampler):
         del key
         root = inverse_root(setup, start) if self.whitens(start.size) else None
         position = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf[0]), placed(setup, np.zeros((1, start.size)), start, root)
+            lambda leaf: jnp.asarray(leaf[0]),
+            chain_states(setup, np.zeros((1, start.size)), start, root),
         )
         return _initial_state(self, position, start, root)
 
@@ -102,7 +110,7 @@ class NUTS(AbstractSampler):
 
     def whitens(self, dim: int) -> bool:
         """Return whether chains in so many dimensions run in whitened coordinates."""
-        return dim <= MAX_WHITENED if self.whiten is None else self.whiten
+        return dim <= MAX_WHITENED_DIM if self.whiten is None else self.whiten
 
 
 @eqx.filter_jit
@@ -123,7 +131,7 @@ def _advance(
     import blackjax
 
     kernel = blackjax.nuts.build_kernel()
-    log_density = whitened(density, state.centre, state.root)
+    log_density = whitened_density(density, state.centre, state.root)
     stages, window_ends = _schedule(sampler.num_warmup)
 
     def step(index: Int[Array, ""], carry: Any) -> Any:

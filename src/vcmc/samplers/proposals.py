@@ -67,7 +67,7 @@ class Proposal(NamedTuple):
         return Proposals(points, np.where(np.isfinite(log_ratios), log_ratios, -np.inf))
 
 
-def resampled(
+def systematic_resample(
     weights: Float[np.ndarray, " draw"], count: int, generator: np.random.Generator
 ) -> Int[np.ndarray, " chosen"]:
     """Return indices chosen by their weights: systematic resampling, in random order."""

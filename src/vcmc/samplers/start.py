@@ -38,7 +38,7 @@ def common_start(target: Target, starts: list[Point]) -> Point:
     return climb(target, best, curved)
 
 
-def starts_of(pilot: Subposterior, key: Array) -> list[Point]:
+def search_starts(pilot: Subposterior, key: Array) -> list[Point]:
     """Return the starts of the search: those that the model suggests, or random points."""
     return pilot.model.starts(pilot.shard, key) or random_starts(pilot, key)
 

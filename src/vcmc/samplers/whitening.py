@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..density import BATCH, Subposterior, evaluate, hessian_products
+from ..density import BATCH_SIZE, Subposterior, evaluate, hessian_products
 from ..linalg.operators import DenseOperator, IdentityOperator
 from ..linalg.whitening import Whitening
 from ..space import Point, Scalar
 
-MAX_WHITENED = 500  # coordinates; the curvature costs one gradient for each
+MAX_WHITENED_DIM = 500  # coordinates; the curvature costs one gradient for each
 Root = Float[Array, "dim dim"]
 
 
@@ -31,7 +31,9 @@ def unwhiten(white: Point, centre: Point, root: Root | None) -> Point:
     return _whitening(centre, root).unwhiten_point(white)
 
 
-def whitened(density: Subposterior, centre: Point, root: Root | None) -> Callable[[Point], Scalar]:
+def whitened_density(
+    density: Subposterior, centre: Point, root: Root | None
+) -> Callable[[Point], Scalar]:
     """Return the log density of whitened points."""
     return lambda white: density(unwhiten(white, centre, root))
 
@@ -43,7 +45,7 @@ def inverse_root(density: Subposterior, centre: Point) -> Root:
     return cast(DenseOperator, Whitening.from_curvature(centre, curvature).root).values
 
 
-def placed(
+def chain_states(
     density: Subposterior, white: Float[np.ndarray, "point dim"], centre: Point, root: Root | None
 ) -> Any:
     """Return BlackJAX's states of chains at whitened points.
@@ -80,7 +82,7 @@ def non_normality(density: Subposterior, centre: Point) -> float:
     At points $z$ of a standard normal, the whitened scores of a normal density are $-z$. The
     measure is the mean variance of their difference from that.
     """
-    white = np.random.default_rng(0).normal(size=(BATCH, centre.size))
-    states = placed(density, white, centre, inverse_root(density, centre))
+    white = np.random.default_rng(0).normal(size=(BATCH_SIZE, centre.size))
+    states = chain_states(density, white, centre, inverse_root(density, centre))
     excess = states.logdensity_grad + white
     return float(np.mean(np.var(excess, axis=0))) if np.isfinite(excess).all() else np.inf

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..combiners import AbstractCombiner, Subposteriors
-from .gaussians import Gaussian, GaussianShards, Lazy
+from .gaussians import Gaussian, GaussianShards, LazyShards
 from .law import Law, name_of
 
 MAX_ERROR_SE = 4.0  # standard errors of a mean or an sd: exceeded by chance once in 16 000
@@ -180,7 +180,7 @@ def streaming(combiner: AbstractCombiner) -> None:
         "num_draws may load all); or set streams=False.",
     )
     shards = GaussianShards.random(8, 2).subposteriors(100)
-    loaded = Lazy(shards.draws)
+    loaded = LazyShards(shards.draws)
     draws = combiner(replace(shards, draws=loaded)).draws
     # the next shard is loaded before the last one is released
     law.holds(

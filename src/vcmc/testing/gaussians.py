@@ -131,7 +131,7 @@ def regression() -> Regression:
     return Regression(model, {"x": x, "y": y}, precision)
 
 
-class Lazy:
+class LazyShards:
     """Draws that are loaded on access.
 
     Attributes:

@@ -137,8 +137,8 @@ def _check_blocks(case: _Case, chain: Chain) -> None:
         remaining -= num_steps
     law.close(np.concatenate(points)[sampler.num_warmup :], chain.points)
     for name, values in chain.stats.items():
-        joined = np.concatenate([np.asarray(block[name]) for block in stats])
-        law.close(joined[sampler.num_warmup :], values)
+        chain_stats = np.concatenate([np.asarray(block[name]) for block in stats])
+        law.close(chain_stats[sampler.num_warmup :], values)
 
 
 def _check_moments(case: _Case, points: np.ndarray, posterior: Gaussian | None) -> None:

@@ -22,8 +22,8 @@ from ..linalg.stein import (
     Vector,
     bounded_inverse_root,
     conjugate_gradients,
+    matrix_from_products,
     stein_estimate,
-    symmetric,
 )
 
 MIN_STEP_PRECISION = 1e-6  # relative to the current scale; keeps the logarithm of a gain finite
@@ -116,7 +116,7 @@ class DenseCurvature(AbstractCurvature):
 
     @classmethod
     def from_products(cls, products: HessianProducts, dim: int) -> "DenseCurvature":
-        return cls(symmetric(products, dim))
+        return cls(matrix_from_products(products, dim))
 
     def optimal_scale(self) -> DenseOperator:
         return DenseOperator(bounded_inverse_root(self.matrix, MIN_CURVATURE)[0])
