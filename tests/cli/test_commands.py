@@ -2,9 +2,9 @@ import re
 
 import pytest
 from click.testing import CliRunner
-from vcmc.cli.commands import main
 
 from vcmc.cli import demo
+from vcmc.cli.commands import main
 from vcmc.paper import EXPERIMENTS, Job
 
 
