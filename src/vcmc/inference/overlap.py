@@ -4,12 +4,12 @@ The optimizer always sees the first halves, and the end waits for both, so the r
 depend on which is faster.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
+from .._runtime import new_pool
 from ..combiners.base import AbstractCombiner, Subposteriors
 from ..errors import Interrupted
 from ..executors import AbstractExecutor
@@ -42,7 +42,7 @@ def sample_and_optimize(
             sampled = _sample_until(end, target, plan, stage, sampled)
         return sampled
 
-    with ThreadPoolExecutor(1, thread_name_prefix="vcmc-overlap") as pool:
+    with new_pool(1, "vcmc-overlap") as pool:
         second_half = pool.submit(sample_second_half)
         try:
             learned = _learn(target, plan, combiner, seed, first_half)

@@ -3,7 +3,6 @@
 A dependence on the number of rows is detected by comparing two numbers of rows.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...data.rows import Rows
+from ...errors import warn_user
 from ...space import Params, Product, Scalar, Space
 
 # Numbers of rows on which models are compared: small, different, and unlikely as other sizes.
@@ -115,15 +115,11 @@ def _equal(first: Any, second: Any) -> bool:
 
 
 def warn_of_omitted(names: Iterable[str]) -> None:
-    """Warn that deterministic values are omitted, and say how to compute them.
-
-    The warning points at the caller of `from_numpyro` or `from_pymc`, three frames up.
-    """
+    """Warn that deterministic values are omitted, and say how to compute them."""
     if omitted := list(names):
-        warnings.warn(
+        warn_user(
             f"deterministic {', '.join(map(repr, omitted))} depend on the rows, of which no shard "
             "has all, and are omitted from the result. Compute them from its draws, as in "
             "docs/back.md.",
             UserWarning,
-            stacklevel=4,
         )
