@@ -59,7 +59,7 @@ def test_the_least_recently_used_shards_are_dropped_above_the_limit(
 ):
     num_bytes = counted.load(0).num_bytes
     counted.num_shards_loaded[0] = 0
-    monkeypatch.setattr(cache, "MAX_CACHED_BYTES", 2 * num_bytes)
+    monkeypatch.setattr(cache, "MAX_KEPT_BYTES", 2 * num_bytes)
     shards = ShardCache(conjugate.model, counted).shards
     for number in (0, 1, 0, 2, 0, 1):  # at 2, shard 1 is dropped; at the last 1, shard 2
         shards[number]

@@ -18,7 +18,7 @@ from ..density import Subposterior
 from ..model import Model
 from .shard import AbstractPartition, InMemoryShards, Shard
 
-MAX_CACHED_BYTES = 2**27  # of shards that are not in memory anyway and are kept for the next task
+MAX_KEPT_BYTES = 2**27  # of shards that are not in memory anyway and are kept for the next task
 
 
 class Task(NamedTuple):
@@ -146,7 +146,7 @@ class ShardCache:
         return Subposterior(self.model, joint, jnp.asarray(len(shards) / self.num_shards))
 
     def _load(self, key: Hashable, load: Callable[[], Shard]) -> Shard:
-        max_bytes = None if self.partition.in_memory else MAX_CACHED_BYTES
+        max_bytes = None if self.partition.in_memory else MAX_KEPT_BYTES
         return self._loaded.get(key, load, max_bytes)
 
 

@@ -50,7 +50,7 @@ class Assessment(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        """What the user should be warned of."""
+        """Texts of warnings to the user: the notes, or the verdict if it is not good."""
         diagnosis = self.diagnosis
         return self.notes if diagnosis.verdict in ("good", "unknown") else [diagnosis.text]
 

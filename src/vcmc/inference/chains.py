@@ -41,7 +41,7 @@ ChainIndex = tuple[int, int]
 
 @dataclass(frozen=True)
 class Plan:
-    """How chains are made.
+    """Settings of all chains of a run.
 
     Attributes:
         sampler: the sampler.

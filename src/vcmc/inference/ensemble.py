@@ -35,7 +35,7 @@ Batch = Float[np.ndarray, "chain dim"]
 
 
 class Goal(NamedTuple):
-    """How many effective draws to reach, and how long chains may run for them."""
+    """The number of effective draws to reach, and the longest run allowed for it."""
 
     min_ess: float = MIN_ESS
     num_chains: int = NUM_CHAINS

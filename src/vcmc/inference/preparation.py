@@ -89,7 +89,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What sampling starts from.
+    """The result of the first stage, from which sampling starts.
 
     Attributes:
         target: the full-data target of the checked model.

@@ -22,7 +22,7 @@ MIN_COMPARED, MIN_COMPARED_PER_COORDINATE = 200, 10
 
 
 class ShardSummary(NamedTuple):
-    """What is known of the shards' draws.
+    """The shards' draws, as combiners and diagnostics need them.
 
     Attributes:
         points: the combiner's input: draws whose exchangeable components have common labels.
@@ -74,7 +74,7 @@ def summarize_shards(
 
 
 class StreamedShard(NamedTuple):
-    """What is kept of a shard whose draws are loaded, summarized and dropped."""
+    """The summary of one shard, whose draws are not kept."""
 
     num_draws: int
     sample: Float[np.ndarray, "draw dim"]
