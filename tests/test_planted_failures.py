@@ -436,7 +436,7 @@ def test_a_scale_on_a_wrong_scale_is_found_to_be_off():
 def test_a_log_scale_below_zero_is_refused(combiner):
     small = Scale(0.5)
     with pytest.raises(
-        ValueError, match=r"lie inside the parameter's space; got shard 0.*check space="
+        ValueError, match=r"lie inside the parameter's space .*; got shard 0.*check space="
     ):
         combined({"sigma": np.log(small.shards)}, SCALE, small.partition, combiner)
 

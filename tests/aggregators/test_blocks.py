@@ -76,6 +76,7 @@ def test_parameters_that_share_labels_share_a_family():
         {"shares": CombinatorialFamily(VectorFamily(full=True)), "centres": CombinatorialFamily()}
     )
     with pytest.raises(
-        ValueError, match=r"\['centres', 'shares'\] have exchangeable components of the same labels"
+        ValueError,
+        match=r"\['centres', 'shares'\] have exchangeable components with the same labels",
     ):
         family.check(SPACE)

@@ -30,9 +30,11 @@ def test_an_interrupt_says_how_to_resume(capsys):
 
 
 def test_only_doubtful_warnings_are_suppressed():
-    with warnings.catch_warnings(record=True) as caught, errors_in_one_line():
-        warnings.warn("in the verdict", vcmc.DoubtfulWarning, stacklevel=1)
-        warnings.warn("not in the verdict", UserWarning, stacklevel=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with errors_in_one_line():
+            warnings.warn("in the verdict", vcmc.DoubtfulWarning, stacklevel=1)
+            warnings.warn("not in the verdict", UserWarning, stacklevel=1)
     assert [str(warning.message) for warning in caught] == ["not in the verdict"]
 
 

@@ -322,7 +322,10 @@ def test_broken_shards_are_named_and_the_sound_ones_kept(conjugate):
             {"num_shards": 2, "combiner": "mean"},
             r"combiner must be a Combiner instance, e\.g\. vcmc.combiners.Consensus\(\)",
         ),
-        ({"num_shards": 2, "executor": 4}, r"executor must be such as vcmc.executors.Local\(\)"),
+        (
+            {"num_shards": 2, "executor": 4},
+            r"executor must be an Executor instance, e\.g\. vcmc.executors.Local\(\)",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message, conjugate):

@@ -203,7 +203,12 @@ def test_labels_of_lazy_draws_are_made_common():
     ("load", "num_shards", "error", "message"),
     [
         ({"beta": BETA}, 4, TypeError, "load must be a function"),
-        (UNEQUAL.__getitem__, 0, ValueError, "num_shards must be .* 1 or more; got 0"),
+        (
+            UNEQUAL.__getitem__,
+            0,
+            ValueError,
+            "num_shards must be an integer of at least 1.*; got 0",
+        ),
     ],
 )
 def test_bad_lazy_draws_are_refused(load, num_shards, error, message):
