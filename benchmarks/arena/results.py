@@ -73,7 +73,7 @@ def page(scores: Scores, notes: str) -> str:
         "# Benchmark results",
         "",
         "Error of the posterior means, in posterior standard deviations (sd), and seconds with "
-        f"compilation, on {NUM_CORES} cores. Lower is better.",
+        f"compilation (vcmc: without its error estimate), on {NUM_CORES} cores. Lower is better.",
         "",
         *_summary(scores),
         "",
@@ -277,8 +277,10 @@ def _setting(scores: Scores) -> list[str]:
         "was stopped at the limit, its draws so far count. Errors are medians over all "
         "parameters, against long chains on all rows (`arena/reference.py`), whose own error is "
         "given below each table; *largest* is the largest error of a mean. Seconds include "
-        "compilation. *With a machine per shard* counts start, compilation, the slowest shard "
-        "and the combination. The settings of each method are in its docstring "
+        "compilation. The seconds of vcmc end with its draws: they leave out its diagnosis, which "
+        "the other methods do not have and which is listed under *settings and stages*. *With a "
+        "machine per shard* counts start, compilation, the slowest shard and the combination. The "
+        "settings of each method are in its docstring "
         "(`arena/methods.py`).",
         "",
     ]
