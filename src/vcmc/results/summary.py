@@ -121,7 +121,7 @@ def _draws(tree: "DataTree", group: str, name: str) -> np.ndarray | None:
 def shard_distances(
     shards: Float[np.ndarray, "shard draw"], widening: float = 1.0
 ) -> Float[np.ndarray, " shard"]:
-    r"""Return the standardised distance of every shard's mean from that of the other shards.
+    r"""Return the standardized distance of every shard's mean from that of the other shards.
 
     With means $m_k$, variances $v_k$, and the precision-weighted mean $m_{-k}$ of the others, whose
     variance is $v_{-k} = 1 / \sum_{j \ne k} 1 / v_j$, it is $(m_k - m_{-k}) / \sqrt{v_k + v_{-k}}$:
@@ -150,7 +150,7 @@ def shard_distances(
 
 
 def outlier_threshold(num_distances: int) -> float:
-    """Return the distance that none of so many standard normal ones exceeds by chance."""
+    """Return the threshold for `num_distances` standard normals at `FALSE_ALARM_RATE`."""
     return float(-ndtri(FALSE_ALARM_RATE / (2 * max(1, num_distances))))
 
 
