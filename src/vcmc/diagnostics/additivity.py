@@ -50,7 +50,7 @@ def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
             f"point, the same row has log likelihood {together[worst]:.6g} among {len(together)} "
             f"rows and {apart[worst]:.6g} among {len(apart) // 2} of them (sums: "
             f"{together.sum():.6g} and {apart.sum():.6g}). The model probably uses a statistic of "
-            "all its rows: it standardises them, takes a mean, a maximum or a rank, or divides by "
+            "all its rows: it standardizes them, takes a mean, a maximum or a rank, or divides by "
             "their number. Compute it once, beforehand, and pass the result."
         )
 

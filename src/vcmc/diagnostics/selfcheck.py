@@ -5,8 +5,8 @@ that would make the draws right. The draws are moved accordingly, and the change
 mean and sd is the estimate of its error. Its standard error has two parts: the Monte Carlo error,
 from leaving out a tenth of the draws at a time, and the error of an affine correction. The latter
 is of the order of the share $\rho$ of the scores that is not linear in the draws: a cubic term of
-size $\epsilon$ in the log density changes means and variances by multiples of $\epsilon^2$, and
-so it does $\rho$.
+size $\epsilon$ in the log density changes means, variances and $\rho$ by multiples of
+$\epsilon^2$.
 """
 
 from collections.abc import Callable
@@ -142,7 +142,7 @@ class Assessment(NamedTuple):
 def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) -> SelfCheck:
     """Estimate the errors of draws.
 
-    Draws that are far off are moved and evaluated again, as one step does not measure a long way.
+    Draws that are far off are corrected and evaluated again, as one correction is only approximate.
 
     Args:
         draws: combined draws, as points.

@@ -11,7 +11,7 @@ from scipy.special import chdtri  # scipy.stats takes a second to import
 from ..space import Product
 from . import convergence
 
-MAX_RHAT = 1.05
+MAX_RHAT = 1.05  # of a parameter within a shard
 MIN_ESS = 100  # effective draws, or a fifth of all draws if these are fewer than 500
 MAX_DIVERGENT_SHARE = 0.005  # of a shard's transitions
 MAX_WIDTH_RATIO = 20.0  # of a shard's sd to the median sd of the shards
@@ -19,7 +19,7 @@ NUM_LABELLED_DRAWS = 50  # of a shard, whose labels are compared
 MAX_SWITCHED_SHARE = 0.02  # of these draws may seem switched by chance
 MIN_DRAWS_PER_DIM = 5  # with fewer, covariances are too noisy, and coordinates are tested singly
 MAX_CONDITION_NUMBER = 1e12  # of a covariance: above, some coordinates determine each other
-MAX_NAMED_SHARDS = 10
+MAX_NAMED_SHARDS = 10  # in a warning
 FALSE_ALARM_RATE = 1e-4  # of the test for disagreement, per run, whatever the number of shards
 
 Draws = Float[np.ndarray, "shard chain draw dim"]
@@ -65,7 +65,7 @@ def chain_fault(points: Float[np.ndarray, "chain draw dim"]) -> str:
 
 
 def shard_rhat(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return rank-normalised split R-hat of every parameter within each shard, axes (shard, …)."""
+    """Return rank-normalized split R-hat of every parameter within each shard, axes (shard, …)."""
     return {name: convergence.rhat(values) for name, values in params.items()}
 
 
@@ -224,7 +224,7 @@ def _convergence_warnings(
         if len(many := np.flatnonzero(shares > MAX_DIVERGENT_SHARE)):
             warnings.append(
                 f"{_shards(many)} had {stats['diverging'][many].sum()} divergent transitions. "
-                "Try a higher target_accept, or reparameterise the model."
+                "Try a higher target_accept, or reparameterize the model."
             )
     return warnings
 
@@ -274,7 +274,7 @@ def _shards(shards: np.ndarray | list[int]) -> str:
 
 
 def _numbers(numbers: np.ndarray | list[int]) -> str:
-    """Return the first numbers of a list, in words."""
+    """Return the first few numbers of a list as text."""
     shown = ", ".join(str(int(number)) for number in numbers[:MAX_NAMED_SHARDS])
     num_left = len(numbers) - MAX_NAMED_SHARDS
     return shown + (f" and {num_left} more" if num_left > 0 else "")
