@@ -297,7 +297,7 @@ def _bandwidth(shards: _ShardPair) -> float:
 
 
 def _distance(first: Gaussian, second: Gaussian) -> float:
-    """Return the distance of two shards in sds, beyond what is usual for the dimension."""
+    """Return the distance of two shards in sds, corrected for the dimension."""
     difference = first.mean - second.mean
     square = difference @ np.linalg.solve(first.covariance + second.covariance, difference)
     return float(np.sqrt(max(0.0, square - 2 * len(difference))))

@@ -157,8 +157,8 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         return SelfCheck(None, np.nan, last.least_curvature, *common)
 
     original = quantities(jnp.asarray(draws))
-    moved = quantities(jnp.asarray(last.draws))
-    shares = _nonlinear_shares(moved, last)
+    last_values = quantities(jnp.asarray(last.draws))
+    shares = _nonlinear_shares(last_values, last)
     moments = [_moments(quantities(jnp.asarray(draws))) for draws in last.corrected]
     means, sds = (np.stack(arrays) for arrays in zip(*moments, strict=True))
     # constants have no error
@@ -172,9 +172,9 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
 
     errors = Errors(
         mean_errors[0],
-        standard_error(mean_errors, (moved.mean(axis=0) - means[0]) / sds[0]),
+        standard_error(mean_errors, (last_values.mean(axis=0) - means[0]) / sds[0]),
         sd_errors[0],
-        standard_error(sd_errors, moved.std(axis=0) / sds[0] - 1),
+        standard_error(sd_errors, last_values.std(axis=0) / sds[0] - 1),
     )
     return SelfCheck(errors, float(np.nanmax(shares)), last.least_curvature, *common)
 

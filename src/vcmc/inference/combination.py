@@ -192,7 +192,7 @@ def _resolve_space(
     space: Mapping[str, Space] | None,
     model: Model | None,
 ) -> Product:
-    """Return the space of the draws: the model's, or the user's on top of what a tree remembers."""
+    """Return the space of the draws: the model's, or a tree's with the user's on top."""
     if model is None:
         return resolve_space(shapes, tree_space(draws, space or {}))
     check_model(model)

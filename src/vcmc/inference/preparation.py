@@ -210,7 +210,7 @@ def result_target(model: Model, rows: Any, num_shards: int, executor: Any, seed:
 
 
 def _compile(prepared: Prepared, request: Request) -> None:
-    """Compile in parallel what sampling and combining need, where both happen in this process."""
+    """Compile the programs of sampling and combining in parallel, if they run in this process."""
     if not request.executor.in_process:
         return
     plan, target = prepared.plan, prepared.target

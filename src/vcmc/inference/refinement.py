@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 NUM_PILOT_PROPOSALS = 500  # evaluated to decide whether importance sampling suffices
-MAX_PROPOSALS = 5000
+MAX_PROPOSALS = 5000  # if more are needed, chains run instead
 MAX_PARETO_K = 0.5  # below it, the variance of the importance ratios is finite
 MIN_DRAWS_PER_COORDINATE = 5  # for a proposal as wide as the posterior
 PROPOSAL_MARGIN = 1.2  # factor on the number of proposals that the pilot's effective share implies

@@ -10,12 +10,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
+from ..diagnostics.shards import FALSE_ALARM_RATE
+from ..diagnostics.verdict import MAX_ERROR
+
 if TYPE_CHECKING:
     from xarray import DataTree
 
 INTERVAL_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # quantiles of the intervals that are drawn
-FALSE_ALARM_RATE = 1e-4  # chance that any shard of a sound run is marked as an outlier
-TOLERATED_ERROR = 0.1  # sds of a mean, share of an sd: the bound of a good verdict
+TOLERATED_ERROR = MAX_ERROR  # sds of a mean, share of an sd: the bound of a good verdict
 MIN_SHARDS = 3  # that remain when outliers are set aside
 # Half-width of a density's axis in posterior sds: 5 show a Gaussian whole; beyond 12, wide shards
 # would leave the combined density too narrow to be read.

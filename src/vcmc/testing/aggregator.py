@@ -42,7 +42,7 @@ def check_aggregator(
             an aggregator.
         space: the space of the parameters; by default three real numbers.
         why_moved: the reason why F(θ, …, θ) need not be θ, if it need not. Weights need not sum to
-            one then. With a single shard F must be the identity all the same.
+            one then. With a single shard F must still be the identity.
         first_shard_leads: whether the first shard is special because its labels of exchangeable
             components are used for all; only the other shards are permuted then.
     """
