@@ -24,7 +24,7 @@ from threadpoolctl import ThreadpoolController
 
 jax.config.update("jax_enable_x64", True)
 
-# XLA's factorisations are SciPy's. With BLAS threads inside XLA threads, the eigenvalues of 200
+# XLA's factorizations are SciPy's. With BLAS threads inside XLA threads, the eigenvalues of 200
 # matrices of 100 x 100 took 16 s in place of 0.1 s on two cores. NumPy has its own BLAS.
 for _library in ThreadpoolController().lib_controllers:
     if "scipy.libs" in _library.filepath:

@@ -19,7 +19,7 @@ from .model import Model, block_size
 from .space import Point, Scalar
 
 BATCH_SIZE = 32  # points or directions per compiled call: each holds some numbers for every row
-MAX_UNPADDED = 8  # so few points or directions are not padded to a batch
+MAX_UNPADDED = 8  # points or directions; batches of at most this size are not padded
 MAX_DIRECTIONS = 100  # directions per compiled call: matrix products are faster if large
 MAX_VALUES = 2**22  # rows times directions per compiled call, to limit memory
 

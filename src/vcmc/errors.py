@@ -58,7 +58,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 
 def warn_doubtful(notes: Iterable[str]) -> None:
-    """Warn of what looks doubtful in a result."""
+    """Issue a `DoubtfulWarning` for every note."""
     for note in notes:
         warn_user(note, DoubtfulWarning)
 

@@ -39,7 +39,7 @@ class Model:
 
     Args:
         space: the space of every named parameter.
-        log_prior: log prior density of the params, up to a constant. vcmc tempers it, not you.
+        log_prior: log prior density of the params, up to a constant. Do not temper it: vcmc does.
         log_likelihood: one value per row, each depending on that row alone.
         derived: further quantities to report, computed from the params.
 

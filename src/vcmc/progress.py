@@ -106,7 +106,7 @@ class ProgressDisplay:
         return Stage(self, task)
 
     def write_line(self, number: TaskID) -> None:
-        """Write a line if the stage has ended, or if the last line is some time ago."""
+        """Write a line if the stage has ended, or after `LINE_INTERVAL` seconds."""
         if not self._writes_lines:
             return
         task = self.progress.tasks[number]

@@ -277,7 +277,7 @@ class Product(Mapping[str, Space]):
         return tuple(i for name in names for i in range(ends[name] - self[name].dim, ends[name]))
 
     def __eq__(self, other: object) -> bool:
-        return self is other  # an identity, as for static arguments of compiled functions
+        return self is other  # by identity, as a static argument of compiled functions
 
     def __hash__(self) -> int:
         return id(self)

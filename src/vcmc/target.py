@@ -28,7 +28,7 @@ class Mapper(Protocol):
 
 
 MAX_TASKS = 64  # per evaluation: the same on all executors, so that sums are equal to the last bit
-MAX_JOINED_BYTES = 2**28  # of all rows: up to here, shards are joined for evaluation, a copy
+MAX_JOINED_BYTES = 2**28  # of all rows; smaller data are copied into joint shards for evaluation
 NUM_JOINED_TASKS = 2  # tasks of an evaluation of joined shards: one per core of a small machine
 
 
@@ -119,7 +119,7 @@ class Target:
 
 
 def _cut(shards: Sequence[int], num_tasks: int) -> list[Task]:
-    """Return at most `num_tasks` tasks, each with as many shards as the others."""
+    """Return at most `num_tasks` tasks of equally many shards; the last may have fewer."""
     size = -(-len(shards) // num_tasks)
     return [Task(tuple(shards[first : first + size])) for first in range(0, len(shards), size)]
 

@@ -59,7 +59,7 @@ def test_it_can_be_asked_again_with_other_rows(conjugate, shards):
 def test_draws_without_a_model_are_not_judged(conjugate, shards):
     tree = vcmc.combine(shards[1])
     assert tree.attrs["verdict"] == "unknown"
-    assert "takes the model and its rows" in vcmc.diagnose(tree).text
+    assert "requires the model and its rows" in vcmc.diagnose(tree).text
 
 
 def test_it_survives_a_file(conjugate, shards, tmp_path):

@@ -34,9 +34,8 @@ from .base import AbstractAggregator, AbstractFamily
 from .combinatorial import Combinatorial, common_labels, relabel
 from .weights import AbstractStart, Free
 
-MIN_DRAWS_PER_DIM = (
-    5  # with fewer draws per shard, the sum's covariance is that of independent shards
-)
+# With fewer draws per shard, the covariance of the sum is computed as if shards were independent.
+MIN_DRAWS_PER_DIM = 5
 MIN_POOLED_DRAWS_PER_DIM = 2  # with fewer draws of all shards, covariances cannot be estimated
 
 

@@ -84,9 +84,9 @@ class BlockFamily(AbstractFamily):
 
     Exchangeable components are aligned (`CombinatorialFamily`), and all other parameters are
     averaged in real coordinates (`VectorFamily`). This includes positive-definite matrices:
-    averages of their log-Cholesky coordinates were measured to be closer than the paper's
-    `SpectralFamily` (`docs/errata.md`). Parameters with the same number of exchangeable components
-    share their labels, and are one block.
+    averages of their log-Cholesky coordinates were measured to be closer to the posterior than
+    those of the paper's `SpectralFamily` (`docs/errata.md`). Parameters with the same number of
+    exchangeable components share their labels, and are one block.
 
     Args:
         families: families of single parameters, by name.

@@ -3,7 +3,7 @@ r"""Aggregate exchangeable components: align the shards' labels, then aggregate.
 $$F_a(\theta_1, \ldots, \theta_K) = \Bigl(\sum_k W_{kl} \, \theta_{k, a_k(l)}\Bigr)_{l = 1}^L.$$
 
 A shard's chain labels its components arbitrarily; $a_k$ maps the common labels to those of shard
-$k$. Alignments minimise squared distances between the means of components, in units of their
+$k$. Alignments minimize squared distances between the means of components, in units of their
 spread, by the Hungarian algorithm. The paper aligns all shards to the first, once. The alternating
 method aligns them again to the means under the current weights.
 """

@@ -33,7 +33,7 @@ FROM_REAL = biject_to(constraints.positive_definite)
 class Spectra(NamedTuple):
     """Eigenvalues (decreasing) and eigenvectors of the shards' matrices, and log volumes."""
 
-    roots: Float[Array, "shard size"]
+    eigenvalues: Float[Array, "shard size"]
     vectors: Float[Array, "shard size size"]
     log_volumes: Float[Array, " shard"]
 
@@ -46,15 +46,15 @@ class Spectral(AbstractAggregator):
 
     def prepare(self, points: Float[Array, "shard dim"]) -> Spectra:
         matrices = jax.vmap(FROM_REAL)(points)
-        roots, vectors = jnp.linalg.eigh(matrices)
-        return Spectra(roots[:, ::-1], vectors[:, :, ::-1], jax.vmap(_log_volume)(points))
+        eigenvalues, vectors = jnp.linalg.eigh(matrices)
+        return Spectra(eigenvalues[:, ::-1], vectors[:, :, ::-1], jax.vmap(_log_volume)(points))
 
     def merge(self, prepared: Spectra) -> Point:
         if isinstance(self.weights, Diagonal):
-            scaled = prepared.vectors * (self.weights.values * prepared.roots)[:, None, :]
+            scaled = prepared.vectors * (self.weights.values * prepared.eigenvalues)[:, None, :]
         else:
-            halves = prepared.vectors * jnp.sqrt(prepared.roots)[:, None, :]
-            scaled = halves @ self.weights.values * jnp.sqrt(prepared.roots)[:, None, :]
+            halves = prepared.vectors * jnp.sqrt(prepared.eigenvalues)[:, None, :]
+            scaled = halves @ self.weights.values * jnp.sqrt(prepared.eigenvalues)[:, None, :]
         merged = jnp.einsum("kij,klj->il", scaled, prepared.vectors)
         return FROM_REAL.inv((merged + merged.T) / 2)
 
@@ -95,14 +95,14 @@ class SpectralFamily(AbstractFamily):
         self.check(space)
         (matrix_space,) = space.values()
         size = matrix_space.shape[0]
-        roots = jax.jit(jax.vmap(jax.vmap(_roots)))(draws)
-        weights = start.diagonal(roots)
+        eigenvalues = jax.jit(jax.vmap(jax.vmap(_eigenvalues)))(draws)
+        weights = start.diagonal(eigenvalues)
         if not self.full:
             return Spectral(weights, size)
         return Spectral(Matrices(jax.vmap(jnp.diag)(weights.values)), size)
 
 
-def _roots(point: Point) -> Float[Array, " size"]:
+def _eigenvalues(point: Point) -> Float[Array, " size"]:
     return jnp.linalg.eigvalsh(FROM_REAL(point))[::-1]
 
 

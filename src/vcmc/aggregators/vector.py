@@ -82,8 +82,8 @@ class Vector(AbstractAggregator):
 
     def precision(self, moments: VectorMoments) -> Float[np.ndarray, "dim dim"]:
         total = _total_precision(moments.covariances.numpy(), moments.num_draws)
-        outside = jax.tree.map(np.asarray, self.frame).inverse().T
-        return outside.congruence(total).dense()
+        inverse_transpose = jax.tree.map(np.asarray, self.frame).inverse().T
+        return inverse_transpose.congruence(total).dense()
 
     def covariance(self, moments: VectorMoments) -> AbstractMatrix:
         weights = self.weights.operators
@@ -134,6 +134,6 @@ class VectorFamily(AbstractFamily):
         if not self.framed:
             return Vector(Matrices(jnp.asarray(weights)).project())
         frame = np.linalg.inv(np.linalg.cholesky(precisions.sum(axis=0))).T
-        framed = np.linalg.solve(frame, weights @ frame)
-        framed = (framed + framed.transpose(0, 2, 1)) / 2  # symmetric up to rounding
-        return Vector(Matrices(jnp.asarray(framed)), DenseOperator(jnp.asarray(frame)))
+        matrices = np.linalg.solve(frame, weights @ frame)
+        matrices = (matrices + matrices.transpose(0, 2, 1)) / 2  # symmetric up to rounding
+        return Vector(Matrices(jnp.asarray(matrices)), DenseOperator(jnp.asarray(frame)))

@@ -3,7 +3,7 @@ r"""Weights of shards: positive, and adding up to one, coordinate by coordinate 
 $$w_{kj} > 0, \quad \sum_k w_{kj} = 1 \qquad\text{or}\qquad W_k \succ 0, \quad \sum_k W_k = I.$$
 
 Both kinds have a *projection* (the nearest weights to any numbers, for projected gradients) and
-*free* coordinates (an unconstrained parametrisation, for Adam and other Optax methods). Weights
+*free* coordinates (an unconstrained parametrization, for Adam and other Optax methods). Weights
 stay above a small share of the uniform weight, as the logarithm of a weight must be finite.
 
 The nearest positive semidefinite matrices that add up to a multiple of the identity are found as
@@ -33,7 +33,7 @@ CG_TOLERANCE = 1e-12  # relative residual of a Newton step
 EQUAL_EIGENVALUES = 1e-14  # difference below which a divided difference is a derivative
 DAMPING = 1e-10  # added to the dual's Hessian, which is singular where all eigenvalues are clipped
 SUFFICIENT_DECREASE = 1e-4  # Armijo's constant, the usual choice
-MIN_STEP = 1e-12
+MIN_STEP = 1e-12  # share of a Newton step at which backtracking ends
 
 Tree = TypeVar("Tree")
 
@@ -160,7 +160,7 @@ class _DualState(NamedTuple):
 
     step: Int[Array, ""]
     multiplier: Float[Array, "dim dim"]
-    roots: Float[Array, "shard dim"]
+    eigenvalues: Float[Array, "shard dim"]
     vectors: Float[Array, "shard dim dim"]
     clipped: Float[Array, "shard dim dim"]
 
@@ -170,7 +170,7 @@ def _nearest_psd_sum(
 ) -> Float[Array, "shard dim dim"]:
     r"""Return the nearest positive semidefinite matrices that add up to a multiple of I.
 
-    They are $V_k = (Y_k + M)_+$ for the symmetric $M$ that minimises the convex dual
+    They are $V_k = (Y_k + M)_+$ for the symmetric $M$ that minimizes the convex dual
     $\frac 1 2 \sum_k \lVert (Y_k + M)_+ \rVert^2 - t \operatorname{tr} M$.
     """
     num_shards, dim, _ = values.shape
@@ -194,25 +194,25 @@ def _nearest_psd_sum(
 
 
 def _dual_state(values: Float[Array, "shard dim dim"], step: Array, shift: Array) -> _DualState:
-    roots, vectors = jnp.linalg.eigh(values + shift)
-    clipped = jnp.einsum("kij,kj,klj->kil", vectors, jnp.maximum(roots, 0), vectors)
-    return _DualState(step, shift, roots, vectors, clipped)
+    eigenvalues, vectors = jnp.linalg.eigh(values + shift)
+    clipped = jnp.einsum("kij,kj,klj->kil", vectors, jnp.maximum(eigenvalues, 0), vectors)
+    return _DualState(step, shift, eigenvalues, vectors, clipped)
 
 
 def _dual_newton_step(
     values: Float[Array, "shard dim dim"], goal: Float[Array, "dim dim"], state: _DualState
 ) -> _DualState:
-    """Minimise the dual along the Newton direction, by conjugate gradients and backtracking."""
+    """Minimize the dual along the Newton direction, by conjugate gradients and backtracking."""
 
-    def dual(multiplier: Array, roots: Array) -> Scalar:
-        return 0.5 * jnp.sum(jnp.maximum(roots, 0) ** 2) - jnp.sum(goal * multiplier)
+    def dual(multiplier: Array, eigenvalues: Array) -> Scalar:
+        return 0.5 * jnp.sum(jnp.maximum(eigenvalues, 0) ** 2) - jnp.sum(goal * multiplier)
 
     residual = goal - state.clipped.sum(axis=0)
     direction, _ = jax.scipy.sparse.linalg.cg(
         _clip_derivative(state), residual, maxiter=MAX_CG_STEPS, tol=CG_TOLERANCE
     )
     direction = (direction + direction.T) / 2
-    current, fall = dual(state.multiplier, state.roots), jnp.sum(residual * direction)
+    current, fall = dual(state.multiplier, state.eigenvalues), jnp.sum(residual * direction)
 
     def is_too_long(length: Array) -> Array:
         multiplier = state.multiplier + length * direction
@@ -232,13 +232,13 @@ def _clip_derivative(state: _DualState) -> Callable[[Array], Array]:
 
     For one matrix it is Q (C ∘ Qᵀ H Q) Qᵀ, with divided differences in C.
     """
-    roots, vectors = state.roots, state.vectors
-    clipped = jnp.maximum(roots, 0)
-    difference = roots[:, :, None] - roots[:, None, :]
+    eigenvalues, vectors = state.eigenvalues, state.vectors
+    clipped = jnp.maximum(eigenvalues, 0)
+    difference = eigenvalues[:, :, None] - eigenvalues[:, None, :]
     same = jnp.abs(difference) < EQUAL_EIGENVALUES
     slopes = jnp.where(
         same,
-        (roots > 0)[:, :, None],
+        (eigenvalues > 0)[:, :, None],
         (clipped[:, :, None] - clipped[:, None, :]) / jnp.where(same, 1.0, difference),
     )
 
@@ -307,5 +307,5 @@ class Precision(AbstractStart):
     def matrices(
         self, precisions: Float[np.ndarray, "shard dim dim"]
     ) -> Float[np.ndarray, "shard dim dim"]:
-        # a solve would factorise the sum for each shard
+        # a solve would factorize the sum for each shard
         return np.linalg.inv(precisions.sum(axis=0)) @ precisions

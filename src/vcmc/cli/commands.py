@@ -156,9 +156,8 @@ def combine(draws: tuple[str, ...], out: Path, seed: int) -> None:
 def diagnose(result: str, model: str | None, data: str | None, columns: Sequence[str]) -> None:
     """Print how accurate a result is.
 
-    RESULT is a run directory or an ArviZ file. The diagnosis that was made with the result is
-    printed at once; with --model and --data a new one is made. The exit code is 3 if the result is
-    not good.
+    RESULT is a run directory or an ArviZ file. By default the stored diagnosis is printed; with
+    --model and --data a new one is computed. The exit code is 3 if the result is not good.
     """
     from . import jobs
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from xarray import DataTree
 
-NUM_ROWS, NUM_SHARDS = 8500, 20
+NUM_ROWS, NUM_SHARDS = 8500, 20  # rows as in the paper's Figure 5
 NAMES = ("intercept", "x1", "x2", "x3", "x4 (rare)")
 PICTURED = (0, 4)  # coefficients in the picture: those on which consensus is farthest off
 SHARD_COLOR, FULL_COLOR, CONSENSUS_COLOR, VCMC_COLOR = "0.72", "0.87", "#d95f02", "#1f6fb4"
@@ -162,8 +162,8 @@ def _plot_coefficient(
         axes.plot(grid, density(shard), color=SHARD_COLOR, linewidth=0.8, label=label)
     truth = density(full.draws[:, index])
     axes.fill_between(grid, truth, facecolor=FULL_COLOR, edgecolor="black", label="full-data NUTS")
-    drawn = ((consensus, CONSENSUS_COLOR, "consensus"), (ours, VCMC_COLOR, "vcmc"))
-    for answer, color, name in drawn:
+    curves = ((consensus, CONSENSUS_COLOR, "consensus"), (ours, VCMC_COLOR, "vcmc"))
+    for answer, color, name in curves:
         curve = density(answer.draws[:, index])
         axes.plot(grid, curve, color=color, linewidth=2.5, label=name)
         side = np.sign(answer.mean[index] - ours.mean[index]) or -np.sign(

@@ -36,9 +36,9 @@ def load_model(location: str, rows: Any) -> Model:
     names = vars(_load_module(Path(path)))
     if name not in names:
         public = [
-            each
-            for each, value in names.items()
-            if not each.startswith("_") and not isinstance(value, ModuleType)
+            key
+            for key, value in names.items()
+            if not key.startswith("_") and not isinstance(value, ModuleType)
         ]
         raise ValueError(f"there is no {name!r} in {path}; it defines {', '.join(public)}.")
     model = names[name]

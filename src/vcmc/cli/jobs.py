@@ -55,12 +55,12 @@ def run_model(
         refined: whether to refine the combined draws.
         command: the command as typed, which the run directory stores.
     """
-    loaded, rows = load_model_and_rows(model, data, columns)
+    loaded_model, rows = load_model_and_rows(model, data, columns)
     pool = parse_executor(executor)
     _write_command(out, command)
     try:
         return infer(
-            loaded,
+            loaded_model,
             _split(rows, num_shards, seed, columns, out / ROWS),
             seed=seed,
             num_draws=num_draws,
@@ -103,8 +103,8 @@ def diagnose_result(
     tree = load_result(path)
     if model is None or data is None:
         return diagnose(tree)
-    loaded, rows = load_model_and_rows(model, data, columns)
-    return diagnose(tree, loaded, _split_as_before(path, rows, tree, columns))
+    loaded_model, rows = load_model_and_rows(model, data, columns)
+    return diagnose(tree, loaded_model, _split_as_before(path, rows, tree, columns))
 
 
 def refine_result(
@@ -113,9 +113,9 @@ def refine_result(
     """Refine a result, and write the refined one."""
     _check_output(out)
     tree = load_result(path)
-    loaded, rows = load_model_and_rows(model, data, columns)
+    loaded_model, rows = load_model_and_rows(model, data, columns)
     partition = _split_as_before(path, rows, tree, columns)
-    refined = refine(tree, loaded, partition, seed=seed, progress="lines")
+    refined = refine(tree, loaded_model, partition, seed=seed, progress="lines")
     _write_tree(refined, out)
     return refined
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share, and their values as Python objects."""
 
 import shlex
 from collections.abc import Callable, Sequence

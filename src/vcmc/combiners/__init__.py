@@ -1,4 +1,4 @@
-"""Combiners: methods from the shards' draws to posterior draws, one a file.
+"""Combiners: methods from the shards' draws to posterior draws, one per file.
 
 Imported by `results` and above; imports `diagnostics`, `variational`, `aggregators` and below.
 """

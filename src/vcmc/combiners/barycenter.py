@@ -30,7 +30,7 @@ from .base import AbstractCombiner, Combined, Needs, Subposteriors
 from .gaussians import Gaussians
 from .pooling import symmetric_root, transport, transport_maps
 
-MAX_STEPS = 100
+MAX_STEPS = 100  # of the iteration, which normally ends by its tolerance
 RELATIVE_TOLERANCE = 1e-10  # of the last step
 
 

@@ -123,7 +123,7 @@ class Combined:
     Attributes:
         draws: posterior draws as points.
         weights: weights of the shards for each coordinate, if the draws are averages.
-        trace: statistics by iteration, if there was an optimisation.
+        trace: statistics by iteration, if there was an optimization.
         notes: warnings, each a sentence or two.
         learned: the state to start from if more draws of the same shards are combined.
     """

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from ..linalg.shrinkage import means_and_covariances, shrinkage
 from .base import Subposteriors
 
-MIN_PRECISION_FACTOR = 0.5  # of the correction for few draws, which would be negative at the end
+MIN_PRECISION_FACTOR = 0.5  # of the correction for few draws, negative below dim + 2 draws
 
 
 class Gaussian(NamedTuple):
@@ -33,7 +33,7 @@ class Gaussians(NamedTuple):
 
     Attributes:
         means: means of the draws.
-        covariances: covariances of the draws, shrunk towards what the shards have in common.
+        covariances: covariances of the draws, shrunk towards their common structure.
         counts: number of draws of every shard.
         shrinkage: amount of shrinkage of every covariance, from 0 to 1.
     """
@@ -55,7 +55,7 @@ class Gaussians(NamedTuple):
     def precisions(self) -> Float[np.ndarray, "shard dim dim"]:
         """Inverses of the covariances, corrected for the bias of an inverted estimate.
 
-        A shrunk covariance rests on the draws of all shards, and is corrected the less.
+        A shrunk covariance rests on the draws of all shards, and so is corrected less.
         """
         unbiased = (self.counts - self.means.shape[1] - 2) / (self.counts - 1)
         unbiased = np.clip(unbiased, MIN_PRECISION_FACTOR, 1.0)

@@ -157,10 +157,10 @@ class _Factors(NamedTuple):
                 draws = next(shard_draws)
                 white_mean = whitening @ (mean - centre)
                 white_precision = root.T @ precision @ root
-                both = np.hstack([whitening.T, whitening.T @ white_precision])
-                both_means = np.concatenate([white_mean, white_mean @ white_precision])
-                centred = (draws - mean).astype(np.float32) @ (scale * both).astype(np.float32)
-                centred += both_means.astype(np.float32)
+                maps = np.hstack([whitening.T, whitening.T @ white_precision])
+                mapped_means = np.concatenate([white_mean, white_mean @ white_precision])
+                centred = (draws - mean).astype(np.float32) @ (scale * maps).astype(np.float32)
+                centred += mapped_means.astype(np.float32)
                 white, scaled = np.split(centred, 2, axis=1)
                 positions = slice(product * capacity, product * capacity + len(draws))
                 points[factor, positions] = scaled

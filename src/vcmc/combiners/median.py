@@ -38,9 +38,9 @@ MAX_STEPS = 1000  # of Weiszfeld's algorithm
 WEIGHT_TOLERANCE = 1e-8  # change of a weight at which it stops
 MIN_RELATIVE_WEIGHT = 0.5  # to the mean weight
 # Chance that a sound shard is called an outlier if the shards' means are Gaussian; for regressions
-# with 50 rows a shard, it is 1e-2.
+# with 50 rows per shard, it is 1e-2.
 FALSE_ALARM_RATE = 1e-3
-MAX_NAMED_SHARDS = 10
+MAX_NAMED_SHARDS = 10  # in a warning
 
 
 class Median(AbstractCombiner):

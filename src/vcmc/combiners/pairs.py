@@ -22,7 +22,7 @@ def multiply_pairs(
         nodes: the shards.
         num_draws: draws of the last product; earlier ones have at least 1 000.
         log_volume: log of the volume of a node, up to a constant.
-        product: the product of two nodes, with so many draws.
+        product: the product of two nodes, with the given number of draws.
     """
     while len(nodes) > 1:
         count = num_draws if len(nodes) == 2 else max(num_draws, MIN_INNER_DRAWS)

@@ -33,8 +33,8 @@ MAX_JITTER = 0.1  # of a cut from the median, as a share of the block's draws
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 NUM_CELLS = 64  # of a block along a coordinate, to invert the distribution function
 MAX_RELATIVE_MEAN = 0.9  # in half widths of a block: steeper slopes make no difference
-NUM_NEWTON_STEPS = 8
-MAX_NEWTON_STEP = 5.0
+NUM_NEWTON_STEPS = 8  # to match the mean of a shard's draws in a block
+MAX_NEWTON_STEP = 5.0  # change of a slope, per half width of a block
 MIN_VARIANCE = 1e-6  # of a density on [-1, 1], so that Newton steps are finite
 BATCH_DRAWS = 2**14  # drawn at once
 
@@ -92,8 +92,8 @@ class PartitionTree(AbstractCombiner):
     ) -> "_Product":
         """Draw from the product of some shards, all at once.
 
-        Shards that are products themselves may have more draws than the original ones: blocks need
-        the more of them.
+        Shards that are products themselves may have more draws than the original ones: blocks then
+        need proportionally more of them.
         """
         gaussians = Gaussians.of(shards)
         root = _common_root(gaussians.covariances)
@@ -279,7 +279,7 @@ def _moments(
 
 
 def _common_root(covariances: Float[np.ndarray, "shard dim dim"]) -> Float[np.ndarray, "dim dim"]:
-    """Return a root of the mean covariance that also diagonalises those of two shards."""
+    """Return a root of the mean covariance that also diagonalizes those of two shards."""
     root = np.linalg.cholesky(covariances.mean(axis=0))
     inverse = np.linalg.inv(root)
     return root @ np.linalg.eigh(inverse @ covariances[0] @ inverse.T)[1]

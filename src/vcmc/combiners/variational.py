@@ -2,7 +2,7 @@ r"""Variational consensus Monte Carlo: learn how to aggregate the shards' draws.
 
 Rabinovich, Angelino and Jordan, *Variational consensus Monte Carlo* (2015). Within a family of
 aggregators $F$, the method looks for the one whose draws $F(\theta_1, \ldots, \theta_K)$ are
-closest to the posterior, by maximising a lower bound on the log evidence
+closest to the posterior, by maximizing a lower bound on the log evidence
 (`variational/objective.py`). The full-data target enters through log densities and scores at
 batches of points.
 
@@ -61,7 +61,7 @@ class Variational(AbstractCombiner):
             `VectorFamily` and others.
         entropy: the entropy of the combined draws; by default `GaussianSum` for affine maps, and
             the paper's `Relaxed` for other families.
-        optimizer: the method that maximises the objective; by default `Newton` for affine maps
+        optimizer: the method that maximizes the objective; by default `Newton` for affine maps
             with `GaussianSum`, else `Adaptive`.
         start: the initial weights.
     """
@@ -134,7 +134,7 @@ class Variational(AbstractCombiner):
         target, draws = cast(Target, shards.target), shards.stacked
         aggregator = self.family.fit(shards.space, draws, self.start)
         weights = weights_of(aggregator)
-        # weights of an earlier run do not fit if their labels may have been others
+        # weights of an earlier run may be those of other labels of exchangeable components
         if shards.learned is not None and not shards.space.labelled():
             weights = shards.learned
         candidates: list[_Candidate] = []
@@ -221,7 +221,7 @@ def _noise_note(result: OptimizationResult, dim: int) -> list[str]:
     if not error > max(MAX_ERROR, np.sqrt(dim)):
         return []
     return [
-        f"the objective is known only to ± {error:.2g} nats at the end, too little to learn good "
-        "weights: the target falls off steeply at some combined draws. Try more samples in every "
-        "iteration, or fewer shards, and do not trust the result."
+        f"the objective is known only to ± {error:.2g} nats at the end, too imprecisely to learn "
+        "good weights: the target falls off steeply at some combined draws. Try more samples in "
+        "every iteration, or fewer shards, and do not trust the result."
     ]

@@ -35,7 +35,7 @@ from .gaussians import Gaussian, Gaussians
 from .pairs import multiply_pairs
 
 NUM_PILOT_PAIRS = 2**13  # by which the bandwidth is chosen
-NUM_BISECTIONS = 10
+NUM_BISECTIONS = 10  # of the range of bandwidths
 MAX_PAIR_SD = 5.0  # of two kernels: pairs farther apart have weights below e^-12
 BATCH_PAIRS = 2**17  # evaluated at once
 MAX_BANDWIDTH = 0.7  # above, a shard keeps less than √(1 - 0.7²)³ = 36 % of its skewness
@@ -148,7 +148,7 @@ class _Kernel(NamedTuple):
 
 
 def _leaves(shards: Subposteriors, gaussians: Gaussians) -> list[_Node]:
-    """Return the shards, widened by what covariances of few draws make products too narrow."""
+    """Return the shards, widened as the bias of precisions from few draws requires."""
     covariances = np.linalg.inv(gaussians.precisions)
     leaves = []
     for shard, draws in enumerate(shards):
@@ -297,7 +297,7 @@ def _bandwidth(shards: _ShardPair) -> float:
 
 
 def _distance(first: Gaussian, second: Gaussian) -> float:
-    """Return the distance of two shards in sds, beyond what is usual for the dimension."""
+    """Return the distance of two shards in sds, corrected for the dimension."""
     difference = first.mean - second.mean
     square = difference @ np.linalg.solve(first.covariance + second.covariance, difference)
     return float(np.sqrt(max(0.0, square - 2 * len(difference))))

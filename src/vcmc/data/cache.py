@@ -1,4 +1,4 @@
-"""A model and its shards, in whatever process they are processed.
+"""A model and its shards, in any process.
 
 A task names the shards that it needs, and carries no rows. The process that runs it has a
 `ShardCache`, which loads these shards on first use and evaluates their log densities.

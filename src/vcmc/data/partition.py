@@ -76,8 +76,8 @@ def split(
     they are needed.
 
     Args:
-        rows: a mapping of arrays with one leading axis, or a pandas or polars frame; or the path
-            of a Parquet file, of a folder of them, or of a Zarr store; or a mapping of
+        rows: a mapping of arrays with one leading axis, or a pandas or polars data frame; or the
+            path of a Parquet file, of a folder of them, or of a Zarr store; or a mapping of
             memory-mapped arrays.
         num_shards: number of shards, from 1 to the number of rows.
         seed: seed of the shuffle.

@@ -1,10 +1,12 @@
-"""Convert rows (mappings of arrays, pandas and polars frames) to checked arrays."""
+"""Convert rows (mappings of arrays, pandas and polars data frames) to checked arrays."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Array
+
+NUMBER_KINDS = "biuf"  # NumPy's codes of booleans, integers and floating-point numbers
 
 Rows: TypeAlias = Mapping[str, Array | np.ndarray]
 """Named arrays that share their leading axis: one entry per row."""
@@ -32,7 +34,7 @@ def as_rows(rows: Any, first: int = 0) -> dict[str, np.ndarray]:
 def _columns(rows: Any) -> Mapping[str, Any]:
     if isinstance(rows, Mapping):
         return rows
-    if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):  # pandas and polars frames
+    if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):  # pandas, polars
         names = [str(name) for name in rows.columns]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ValueError(
@@ -40,8 +42,8 @@ def _columns(rows: Any) -> Mapping[str, Any]:
             )
         return {name: rows[name].to_numpy() for name in rows.columns}
     raise TypeError(
-        'rows must be a mapping of named arrays, e.g. {"x": x, "y": y}, a pandas or polars frame, '
-        "the path of a Parquet file or a Zarr store, or a Partition from vcmc.split; "
+        'rows must be a mapping of named arrays, e.g. {"x": x, "y": y}, a pandas or polars data '
+        "frame, the path of a Parquet file or a Zarr store, or a Partition from vcmc.split; "
         f"got {type(rows).__name__}."
     )
 
@@ -66,7 +68,7 @@ def _as_array(name: str, column: Any, first: int) -> np.ndarray:
         )
     if len(array) == 0:
         raise ValueError(f"rows must hold at least one row; got rows[{name!r}] of length 0.")
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in NUMBER_KINDS:
         raise ValueError(
             f"rows[{name!r}] must hold numbers or booleans; got dtype {array.dtype}. "
             "Encode categories as integers, and give all rows the same shape."

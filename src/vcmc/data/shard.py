@@ -73,7 +73,7 @@ def check_loader(load: Any, num_shards: Any, contents: str) -> None:
 
 
 def padded(rows: Mapping[str, np.ndarray], length: int) -> Shard:
-    """Return rows as a shard of some length, padded with copies of the first row."""
+    """Return rows as a shard of the given length, padded with copies of the first row."""
     count = len(next(iter(rows.values())))
 
     def pad(array: np.ndarray) -> Array:
@@ -109,7 +109,7 @@ class AbstractPartition(abc.ABC):
     """Whether loaded shards may all be cached, as all rows are in memory anyway."""
 
     def is_small(self, max_bytes: int) -> bool:
-        """Return whether all shards have one shape and at most so many bytes, if that is known."""
+        """Return whether all shards have one shape and at most `max_bytes` in all, if known."""
         del max_bytes
         return False
 

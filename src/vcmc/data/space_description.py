@@ -28,9 +28,9 @@ from ..space import (
     Simplex,
     Space,
 )
+from .rows import NUMBER_KINDS
 
 VERSION = 1  # of the format
-NUMBER_KINDS = "biuf"  # NumPy's codes of booleans, integers and floating-point numbers
 
 Description = dict[str, Any]
 

@@ -36,21 +36,21 @@ def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
         raise ModelError(
             f"log_prior must return a single number; got shape {shape}. Sum it over the parameters."
         )
-    apart = np.concatenate([_row_log_likelihood(model, params, half) for half in halves])
-    together = _row_log_likelihood(model, params, whole)
+    separate = np.concatenate([_row_log_likelihood(model, params, half) for half in halves])
+    joint = _row_log_likelihood(model, params, whole)
     # Values that are not finite are refused when starting points are chosen.
-    finite = np.isfinite(apart) & np.isfinite(together)
-    differences = np.zeros(len(together))
-    differences[finite] = np.abs(apart[finite] - together[finite]) / (1 + np.abs(together[finite]))
+    finite = np.isfinite(separate) & np.isfinite(joint)
+    differences = np.zeros(len(joint))
+    differences[finite] = np.abs(separate[finite] - joint[finite]) / (1 + np.abs(joint[finite]))
     worst = int(np.argmax(differences))
-    rounding_error = np.finfo(together.dtype).eps
+    rounding_error = np.finfo(joint.dtype).eps
     if differences[worst] > max(RELATIVE_TOLERANCE, MAX_ROUNDING_ERRORS * rounding_error):
         raise ModelError(
             "the shards' log likelihoods must add up to the full one, but they do not: at a random "
-            f"point, the same row has log likelihood {together[worst]:.6g} among {len(together)} "
-            f"rows and {apart[worst]:.6g} among {len(apart) // 2} of them (sums: "
-            f"{together.sum():.6g} and {apart.sum():.6g}). The model probably uses a statistic of "
-            "all its rows: it standardises them, takes a mean, a maximum or a rank, or divides by "
+            f"point, the same row has log likelihood {joint[worst]:.6g} among {len(joint)} "
+            f"rows and {separate[worst]:.6g} among {len(separate) // 2} of them (sums: "
+            f"{joint.sum():.6g} and {separate.sum():.6g}). The model probably uses a statistic of "
+            "all its rows: it standardizes them, takes a mean, a maximum or a rank, or divides by "
             "their number. Compute it once, beforehand, and pass the result."
         )
 

@@ -142,9 +142,9 @@ def _scores(ascending: Sorted, position: Positions) -> Float[np.ndarray, " all"]
     """Return normal scores of the ranks in the order of the draws; ties share their mean rank."""
     count = ascending.shape[1]
     scores = np.tile(_normal_score(np.arange(1, count + 1), count), len(ascending))
-    as_next = np.zeros(ascending.shape, bool)
-    np.equal(ascending[:, :-1], ascending[:, 1:], out=as_next[:, :-1])
-    if len(equal := np.flatnonzero(as_next)):
+    is_tied = np.zeros(ascending.shape, bool)
+    np.equal(ascending[:, :-1], ascending[:, 1:], out=is_tied[:, :-1])
+    if len(equal := np.flatnonzero(is_tied)):
         # A gap starts another run of ties, maybe in another series.
         opens = np.diff(equal, prepend=-2) > 1
         closes = np.append(opens[1:], True)

@@ -14,7 +14,7 @@ MIN_TAIL_RANGE = 1e-6  # nats: ratios of a tail that differ by less are equal
 def smoothed_weights(
     log_ratios: Float[np.ndarray, " draw"],
 ) -> tuple[Float[np.ndarray, " draw"], float]:
-    """Return normalised weights and the Pareto shape k of their tail; above 0.7, distrust them.
+    """Return normalized weights and the Pareto shape k of their tail; above 0.7, distrust them.
 
     Equal ratios have k = 0; for fewer than 25 ratios, k is NaN.
     """

@@ -15,7 +15,7 @@ from ..density import Subposterior
 from ..errors import ModelError
 from ..target import Target
 
-MAX_NAMED_COORDINATES = 5
+MAX_NAMED_COORDINATES = 5  # in an error message
 
 
 class ShardFacts(NamedTuple):

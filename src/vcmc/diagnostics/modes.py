@@ -1,8 +1,8 @@
-"""Search for a mode of the posterior that the draws miss, by a few climbs.
+"""Search for a mode of the posterior that the draws miss, from a few starting points.
 
 Scores at the draws tell whether the draws are right where they are, but never that most of the mass
-lies elsewhere. So the target is climbed from random points and their mirror images, first on one
-shard. Only climbs that end far from the mode near the draws' mean continue on all rows. Modes
+lies elsewhere. So the log density is maximized from random points and their mirror images, first on
+one shard. Only searches that end far from the mode near the draws' mean continue on all rows. Modes
 are compared by Laplace's approximation: height, and curvature at the mode.
 """
 
@@ -122,7 +122,7 @@ def _labelled(whitening: Whitening, point: Array | Vector, space: Product) -> Ve
 
 
 def _mode(target: Target, point: Array) -> Mode | None:
-    """Return the mode where a climb ended, or None if the point is not a maximum."""
+    """Return the mode at the end of a search, or None if the point is not a maximum."""
     values, scores = target(point[None])
     curvature = matrix_from_products(
         lambda directions: -np.asarray(target.hessian_products(point, jnp.asarray(directions))),

@@ -5,8 +5,8 @@ that would make the draws right. The draws are moved accordingly, and the change
 mean and sd is the estimate of its error. Its standard error has two parts: the Monte Carlo error,
 from leaving out a tenth of the draws at a time, and the error of an affine correction. The latter
 is of the order of the share $\rho$ of the scores that is not linear in the draws: a cubic term of
-size $\epsilon$ in the log density changes means and variances by multiples of $\epsilon^2$, and
-so it does $\rho$.
+size $\epsilon$ in the log density changes means, variances and $\rho$ by multiples of
+$\epsilon^2$.
 """
 
 from collections.abc import Callable
@@ -142,7 +142,7 @@ class Assessment(NamedTuple):
 def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) -> SelfCheck:
     """Estimate the errors of draws.
 
-    Draws that are far off are moved and evaluated again, as one step does not measure a long way.
+    Draws that are far off are corrected and evaluated again, as one correction is only approximate.
 
     Args:
         draws: combined draws, as points.
@@ -157,8 +157,8 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         return SelfCheck(None, np.nan, last.least_curvature, *common)
 
     original = quantities(jnp.asarray(draws))
-    moved = quantities(jnp.asarray(last.draws))
-    shares = _nonlinear_shares(moved, last)
+    last_values = quantities(jnp.asarray(last.draws))
+    shares = _nonlinear_shares(last_values, last)
     moments = [_moments(quantities(jnp.asarray(draws))) for draws in last.corrected]
     means, sds = (np.stack(arrays) for arrays in zip(*moments, strict=True))
     # constants have no error
@@ -172,9 +172,9 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
 
     errors = Errors(
         mean_errors[0],
-        standard_error(mean_errors, (moved.mean(axis=0) - means[0]) / sds[0]),
+        standard_error(mean_errors, (last_values.mean(axis=0) - means[0]) / sds[0]),
         sd_errors[0],
-        standard_error(sd_errors, moved.std(axis=0) / sds[0] - 1),
+        standard_error(sd_errors, last_values.std(axis=0) / sds[0] - 1),
     )
     return SelfCheck(errors, float(np.nanmax(shares)), last.least_curvature, *common)
 

@@ -11,7 +11,7 @@ from scipy.special import chdtri  # scipy.stats takes a second to import
 from ..space import Product
 from . import convergence
 
-MAX_RHAT = 1.05
+MAX_RHAT = 1.05  # of a parameter within a shard
 MIN_ESS = 100  # effective draws, or a fifth of all draws if these are fewer than 500
 MAX_DIVERGENT_SHARE = 0.005  # of a shard's transitions
 MAX_WIDTH_RATIO = 20.0  # of a shard's sd to the median sd of the shards
@@ -19,7 +19,7 @@ NUM_LABELLED_DRAWS = 50  # of a shard, whose labels are compared
 MAX_SWITCHED_SHARE = 0.02  # of these draws may seem switched by chance
 MIN_DRAWS_PER_DIM = 5  # with fewer, covariances are too noisy, and coordinates are tested singly
 MAX_CONDITION_NUMBER = 1e12  # of a covariance: above, some coordinates determine each other
-MAX_NAMED_SHARDS = 10
+MAX_NAMED_SHARDS = 10  # in a warning
 FALSE_ALARM_RATE = 1e-4  # of the test for disagreement, per run, whatever the number of shards
 
 Draws = Float[np.ndarray, "shard chain draw dim"]
@@ -65,7 +65,7 @@ def chain_fault(points: Float[np.ndarray, "chain draw dim"]) -> str:
 
 
 def shard_rhat(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return rank-normalised split R-hat of every parameter within each shard, axes (shard, …)."""
+    """Return rank-normalized split R-hat of every parameter within each shard, axes (shard, …)."""
     return {name: convergence.rhat(values) for name, values in params.items()}
 
 
@@ -209,39 +209,41 @@ def _convergence_warnings(
     warnings = []
     largest_rhat = np.fmax.reduce([_by_shard(values, np.fmax) for values in rhat.values()])
     least_ess = np.fmin.reduce([_by_shard(values, np.fmin) for values in ess.values()])
-    if len(poor := np.flatnonzero(largest_rhat > MAX_RHAT)):
+    if len(unconverged := np.flatnonzero(largest_rhat > MAX_RHAT)):
         warnings.append(
-            f"{_shards(poor)} did not converge: R-hat up to {largest_rhat[poor].max():.2f} "
-            f"(should be below {MAX_RHAT}). Try a longer warm-up or more draws."
+            f"{_shards(unconverged)} did not converge: R-hat up to "
+            f"{largest_rhat[unconverged].max():.2f} (should be below {MAX_RHAT}). Try a longer "
+            "warm-up or more draws."
         )
-    if len(few := np.flatnonzero(least_ess < min(MIN_ESS, num_draws / 5))):
+    if len(low := np.flatnonzero(least_ess < min(MIN_ESS, num_draws / 5))):
         warnings.append(
-            f"{_shards(few)} {'has' if len(few) == 1 else 'have'} few effective draws: as few as "
-            f"{least_ess[few].min():.0f} of {num_draws}. Try more draws."
+            f"{_shards(low)} {'has' if len(low) == 1 else 'have'} few effective draws: as few as "
+            f"{least_ess[low].min():.0f} of {num_draws}. Try more draws."
         )
     if "diverging" in stats:
         shares = stats["diverging"].mean(axis=(1, 2))
-        if len(many := np.flatnonzero(shares > MAX_DIVERGENT_SHARE)):
+        if len(divergent := np.flatnonzero(shares > MAX_DIVERGENT_SHARE)):
             warnings.append(
-                f"{_shards(many)} had {stats['diverging'][many].sum()} divergent transitions. "
-                "Try a higher target_accept, or reparameterise the model."
+                f"{_shards(divergent)} had {stats['diverging'][divergent].sum()} divergent "
+                "transitions. Try a higher target_accept, or reparameterize the model."
             )
     return warnings
 
 
 def _disagreement_warnings(draws: Draws, space: Product, num_draws: int) -> list[str]:
     warnings = []
-    if far := disagreeing_shards(draws, num_draws):
+    if disagreeing := disagreeing_shards(draws, num_draws):
         warnings.append(
-            f"{_shards(list(far))} {'disagrees' if len(far) == 1 else 'disagree'} with the others "
-            f"by more than the shards' own spread explains ({_most(far, space)}). Were the rows "
-            "shuffled, and are they sound? Inspect them with partition.load(k); try "
-            "vcmc.split(...) with its default shuffle, or fewer shards."
+            f"{_shards(list(disagreeing))} {'disagrees' if len(disagreeing) == 1 else 'disagree'} "
+            "with the others by more than the shards' own spread explains "
+            f"({_worst(disagreeing, space)}). Were the rows shuffled, and are they sound? Inspect "
+            "them with partition.load(k); try vcmc.split(...) with its default shuffle, or fewer "
+            "shards."
         )
     if wide := wide_shards(draws):
         warnings.append(
             f"{_shards(list(wide))} {'is' if len(wide) == 1 else 'are'} more than "
-            f"{MAX_WIDTH_RATIO:.0f} times as wide as the others ({_most(wide, space)}): the rows "
+            f"{MAX_WIDTH_RATIO:.0f} times as wide as the others ({_worst(wide, space)}): the rows "
             "say next to nothing there, and the tempered prior is weak. Spread rare rows evenly "
             "with vcmc.split(..., stratify=...), use fewer shards, or give every shard the full "
             'prior: prior="partial", with the default combiner.'
@@ -259,7 +261,7 @@ def _switching_warnings(draws: Draws, space: Product) -> list[str]:
     ]
 
 
-def _most(shards: Mapping[int, int], space: Product) -> str:
+def _worst(shards: Mapping[int, int], space: Product) -> str:
     shard, index = next(iter(shards.items()))
     return f"in shard {shard} most of all on {space.coordinates[index]}"
 
@@ -274,7 +276,7 @@ def _shards(shards: np.ndarray | list[int]) -> str:
 
 
 def _numbers(numbers: np.ndarray | list[int]) -> str:
-    """Return the first numbers of a list, in words."""
+    """Return the first few numbers of a list as text."""
     shown = ", ".join(str(int(number)) for number in numbers[:MAX_NAMED_SHARDS])
     num_left = len(numbers) - MAX_NAMED_SHARDS
     return shown + (f" and {num_left} more" if num_left > 0 else "")

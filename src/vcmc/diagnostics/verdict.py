@@ -20,13 +20,13 @@ MAX_STANDARD_ERROR = 0.2  # above, an estimated error says little
 MAX_NONLINEAR_SHARE = 0.3  # of the scores' variance: above, an affine correction is a guess
 NUM_MONTE_CARLO_ERRORS = 4.0  # errors that chance explains, in Monte Carlo standard errors …
 MAX_CHANCE_ERROR = 0.2  # … but none above this
-MAX_TABLE_ROWS = 30
+MAX_TABLE_ROWS = 30  # of a printed diagnosis
 
 Level = Literal["good", "doubtful", "poor", "unknown"]
 Moment = Literal["mean", "sd"]
 MOMENTS: tuple[Moment, ...] = ("mean", "sd")
 
-UNKNOWN = "The quality of the result is unknown: assessing it takes the model and its rows."
+UNKNOWN = "The quality of the result is unknown: assessing it requires the model and its rows."
 ADVICE = (
     "Try vcmc.refine(tree, model, rows) or infer(..., refine=True), fewer shards, or the full "
     'prior for every shard (prior="partial", with the default combiner).'
@@ -211,7 +211,7 @@ def _of_moment(errors: Mapping[str, Errors], moment: Moment) -> list[EstimatedEr
 
 
 def _limit(moment: Moment, ess: float) -> float:
-    """Return the error that a mean or an sd of so many effective draws may have."""
+    """Return the error that a mean or an sd may have, given the number of effective draws."""
     effective = ess if np.isfinite(ess) else 1.0
     standard_error = 1 / np.sqrt(effective if moment == "mean" else 2 * effective)
     return float(np.clip(NUM_MONTE_CARLO_ERRORS * standard_error, MAX_ERROR, MAX_CHANCE_ERROR))

@@ -8,9 +8,8 @@ from multiprocessing.connection import Connection
 
 def main(descriptor: int) -> None:
     """Serve the connection of this file descriptor."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the parent handles Ctrl-C, and kills this process
+    # the parent handles Ctrl-C, and kills this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(descriptor)
     from .processes import REPLY, packed_steps
     from .worker import serve

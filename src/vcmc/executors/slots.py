@@ -121,7 +121,7 @@ class AbstractSlots(AbstractExecutor):
         outcomes: dict[int, Outcome] = {}
         stopped = threading.Event()
 
-        def work_off(index: int) -> None:
+        def send_messages(index: int) -> None:
             """Send messages to one slot until there are none left."""
             while not stopped.is_set() and (numbers := _next_message(queues, index, one_by_one)):
                 chosen = [tasks[number] for number in numbers]
@@ -130,7 +130,7 @@ class AbstractSlots(AbstractExecutor):
                 outcomes.update(zip(numbers, results, strict=True))
 
         busy = [index for index in range(num_slots) if queues[index] or one_by_one]
-        futures = [self._threads[one_by_one].submit(work_off, index) for index in busy]
+        futures = [self._threads[one_by_one].submit(send_messages, index) for index in busy]
         try:
             for future in futures:
                 future.result()

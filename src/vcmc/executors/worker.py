@@ -82,10 +82,10 @@ def _run(
     return Outcome(error=_with_note(outcome.error, f"on shards {task.shards}"))
 
 
-def _with_note(error: Exception, place: str) -> Exception:
+def _with_note(error: Exception, context: str) -> Exception:
     """Add a note with the traceback, which is lost when an error is pickled."""
     error.add_note(
-        f"(raised in another process, {place})\n" + "".join(traceback.format_exception(error))
+        f"(raised in another process, {context})\n" + "".join(traceback.format_exception(error))
     )
     return error
 

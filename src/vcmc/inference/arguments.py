@@ -42,7 +42,7 @@ def check_model_with_rows(verb: str, model: Any, rows: Any) -> None:
 
 
 def resolve_prior(combiner: AbstractCombiner, prior: Any) -> Prior:
-    """Return which prior the shards have: the user's choice, or what the combiner needs."""
+    """Return which prior the shards have: the user's choice, or the combiner's."""
     needed = combiner.needs.prior
     if prior is None:
         return needed

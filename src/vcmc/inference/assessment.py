@@ -33,7 +33,7 @@ Points = Float[np.ndarray, "chain draw dim"]
 
 
 class Assessment(NamedTuple):
-    """A diagnosis, and what was doubtful before it: `notes`."""
+    """A diagnosis, and the warnings of earlier stages: `notes`."""
 
     diagnosis: Diagnosis
     notes: list[str]
@@ -82,9 +82,9 @@ def assess(
     Args:
         points: the draws.
         target: the full-data target.
-        notes: what was doubtful before.
+        notes: warnings of earlier stages.
         seed: seed of the choice of draws at which the target is evaluated.
-        is_refined: whether the draws are refined already, so that refining is no advice.
+        is_refined: whether the draws are refined already, so that refining is not advised.
     """
     if target is None:
         return Assessment(judge(None, {}, notes, np.nan), notes)
@@ -129,7 +129,7 @@ def _by_parameter(errors: Errors, shapes: Mapping[str, tuple[int, ...]]) -> dict
 def result_tree(
     groups: Mapping[str, Any], settings: Mapping[str, Any], assessment: Assessment
 ) -> "DataTree":
-    """Return the tree of a result; warn of what is doubtful in it."""
+    """Return the tree of a result, and issue its warnings."""
     warn_doubtful(assessment.warnings)
     return make_tree({**groups, **assessment.groups}, {**settings, **assessment.attributes})
 

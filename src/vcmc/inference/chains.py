@@ -1,8 +1,8 @@
-"""Make the chains of all shards on an executor, write their blocks, and retry those that fail.
+"""Sample the chains of all shards on an executor, write their blocks, and retry those that fail.
 
 A chain is determined by its key, which is folded by attempt, shard and chain number, and a block
 by its first step. So neither the executor, nor a crash and a resume, nor the order in which
-chains are made can change a draw.
+chains are sampled can change a draw.
 """
 
 import time
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether chains are made to their end, not to an earlier step."""
+        """Whether chains are sampled to their end, not to an earlier step."""
         return (self.last_step or self.num_steps) >= self.num_steps
 
 
@@ -106,7 +106,7 @@ def sample_shards(
     stage: Stage,
     begun: SampledShards | None = None,
 ) -> SampledShards:
-    """Make the chains of all shards, or continue those of `begun`.
+    """Sample the chains of all shards, or continue those of `begun`.
 
     Chains that fail are retried with other random numbers. An error that every chain has is not
     a matter of single shards, and is raised.
@@ -166,7 +166,7 @@ def _run_tasks(
 def make_chain(
     shard_cache: ShardCache, task: Task, advance: Callable[[int], None], plan: Plan
 ) -> ChainResult:
-    """Make one chain, in any process, or continue the part that the task or the store has."""
+    """Sample one chain, in any process, or continue the part that the task or the store has."""
     (shard,), number, begun = task
     folder = plan.store.chain(shard, number, plan.attempt) if plan.store else None
     if folder:
@@ -211,7 +211,7 @@ def _chain_key(plan: Plan, shard: int, number: int, num_shards: int) -> jax.Arra
 
 
 def _stored_part(folder: ChainFolder, plan: Plan) -> ChainResult | None:
-    """Return what the store has of a chain, or None if it cannot be resumed and starts anew."""
+    """Return the stored part of a chain, or None if it cannot be resumed and starts anew."""
     blocks = folder.blocks()
     step = min(plan.num_steps, BLOCK * len(blocks))
     state = None if step == plan.num_steps else folder.state(len(blocks))
@@ -222,7 +222,7 @@ def _stored_part(folder: ChainFolder, plan: Plan) -> ChainResult | None:
 
 
 def _problem(chain: Chain) -> str:
-    """Say why a chain cannot be used; nothing if it can."""
+    """Return why a chain cannot be used; an empty string if it can."""
     if reason := chain_fault(chain.points[None]):
         return reason
     if "diverging" in chain.stats:

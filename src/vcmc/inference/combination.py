@@ -35,13 +35,13 @@ PARTIAL_PRIOR_DOUBT = (
 
 
 class Posterior(NamedTuple):
-    """Posterior draws and what goes with them into a tree.
+    """Posterior draws, and the other contents of their tree.
 
     Attributes:
         points: the draws.
         groups: the groups of the tree.
-        notes: what looks doubtful.
-        settings: what the tree records about how the draws were made.
+        notes: warnings.
+        settings: settings that the tree records.
     """
 
     points: Float[np.ndarray, "chain draw dim"]
@@ -113,17 +113,17 @@ def combine(
               DataTree whose group `subposterior` is one, e.g. a result of `infer`;
             - where shards have different numbers of draws, a mapping from names to lists of
               arrays, or a list of mappings, one per shard;
-            - `LazyDraws`, which are loaded one shard at a time, if the combiner can work so.
+            - `LazyDraws`, which are loaded one shard at a time, if the combiner can.
         combiner: how to combine; by default `combiners.Variational()` if there are a model and
             rows, which it needs, and `combiners.Consensus()` otherwise.
-        space: where the parameters live, e.g. `{"scale": vcmc.Positive()}`. Draws are combined
+        space: the space of every parameter, e.g. `{"scale": vcmc.Positive()}`. Draws are combined
             in unconstrained coordinates, so that combined draws of `scale` are positive. A tree
-            that vcmc made knows its space; other parameters that are not named are real.
+            from vcmc records its space; otherwise parameters that are not named are real.
         model: the model of all rows, for combiners that need the full-data log density. It has a
             `space` of its own.
         rows: all rows, as `infer` takes them.
-        prior: which prior the shards have, as in `infer`; by default what the tree says, or what
-            the combiner needs.
+        prior: which prior the shards have, as in `infer`; by default the one that the tree
+            records, or that the combiner needs.
         executor: where the log density is evaluated; by default `executors.Local()`.
         seed: seed of the combiner's random numbers.
         progress: show progress if standard error is a terminal; "lines" prints plain lines
@@ -192,7 +192,7 @@ def _resolve_space(
     space: Mapping[str, Space] | None,
     model: Model | None,
 ) -> Product:
-    """Return the space of the draws: the model's, or the user's on top of what a tree remembers."""
+    """Return the space of the draws: the model's, or a tree's with the user's on top."""
     if model is None:
         return resolve_space(shapes, tree_space(draws, space or {}))
     check_model(model)
@@ -239,7 +239,7 @@ def _missing_shards(draws: Any) -> list[str]:
         return []
     share = len(missing) / (len(missing) + len(sound))
     return [
-        f"shards {missing} are missing: the combined draws know neither their rows nor {share:.0%} "
-        "of the tempered prior. Sample them, or pass the model and all rows with a combiner that "
-        "corrects for it."
+        f"shards {missing} are missing: the combined draws reflect neither their rows nor "
+        f"{share:.0%} of the tempered prior. Sample them, or pass the model and all rows with a "
+        "combiner that corrects for it."
     ]

@@ -55,13 +55,12 @@ def compare(
             shards), or draws of shards, as `combine` takes them.
         rows: all rows, as `infer` takes them. With draws of shards they are needed for results
             that estimate their own errors.
-        combiners: the combiners, or a mapping from names to combiners; by default a few that
-            differ.
+        combiners: the combiners, or a mapping from names to combiners; by default a selection.
         reference: draws of the posterior itself, as a tree with a group `posterior` or as arrays
             (draw, …) by name; or "serial", to run a chain on all rows. Without a reference,
             results are compared by the errors that they estimate themselves.
         model: the model that draws of shards belong to.
-        space: where the parameters of draws live, if there is no model and no tree that knows.
+        space: the space of every parameter, if neither a model nor a tree defines it.
         num_shards: number of shards, if `source` is a model and rows is not a `Partition`.
         num_draws: draws of every shard, if `source` is a model.
         prior: which prior the draws of shards have, as in `combine`.
@@ -73,7 +72,7 @@ def compare(
     named = _named_combiners(combiners, is_sampled=isinstance(source, Model))
     options: dict[str, Any] = {"executor": executor, "seed": seed, "progress": progress}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DoubtfulWarning)  # the table says what is doubtful
+        warnings.simplefilter("ignore", DoubtfulWarning)  # the table has the verdicts
         trees_by_prior: dict[Any, Any] = {}
         if isinstance(source, Model):
             model, rows = source, as_partition(rows, num_shards, seed)

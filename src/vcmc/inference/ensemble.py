@@ -18,18 +18,17 @@ from ..diagnostics import convergence
 from ..linalg.whitening import Whitening
 from ..target import Target
 
-NUM_CHAINS, MAX_ITERATIONS = 32, 500
-MIN_ESS = 400.0
-MAX_RHAT = 1.01
+NUM_CHAINS, MAX_ITERATIONS = 32, 500  # defaults of `refine`
+MIN_ESS, MAX_RHAT = 400.0, 1.01  # as Vehtari et al. (2021) recommend
 MIN_WARMUP = 10  # iterations in which the step size is adapted
 CHECK_INTERVAL = 10  # iterations between two computations of R-hat
-# Iterations after warm-up before convergence is judged. With fewer, in 32 chains, R-hat of the
+# After warm-up, before convergence is judged. With fewer iterations, in 32 chains, R-hat of the
 # worst of a hundred coordinates is noise.
-MIN_KEPT = 40
-TARGET_ACCEPTANCE = 0.7
+MIN_ITERATIONS = 40
+TARGET_ACCEPTANCE = 0.7  # acceptance rate to which the step size is adapted
 # Share of trajectories with a tenth of the step size: they free chains from steep places.
 SMALL_STEP_SHARE = 0.1
-MAX_LEAPFROG_STEPS = 64
+MAX_LEAPFROG_STEPS = 64  # in a trajectory
 
 Batch = Float[np.ndarray, "chain dim"]
 
@@ -85,7 +84,7 @@ def run_chains(
         acceptances.append(acceptance)
         advance()
         count = len(positions)
-        if count % CHECK_INTERVAL == 0 and count - _num_warmup(count) >= MIN_KEPT:
+        if count % CHECK_INTERVAL == 0 and count - _num_warmup(count) >= MIN_ITERATIONS:
             run = chains.summarize(positions, acceptances, goal.min_ess)
             if run.has_converged:
                 return run
@@ -166,11 +165,11 @@ class _Chains:
     def summarize(self, positions: list[Batch], acceptances: list[float], min_ess: float) -> Run:
         """Drop the warm-up, and judge whether the chains have converged."""
         first = min(_num_warmup(len(positions)), len(positions) - 4)
-        kept = np.stack(positions[first:], axis=1)
-        rhat = float(np.max(convergence.rhat(kept[None])))
-        ess = float(np.min(convergence.ess(kept[None])))
+        white = np.stack(positions[first:], axis=1)
+        rhat = float(np.max(convergence.rhat(white[None])))
+        ess = float(np.min(convergence.ess(white[None])))
         return Run(
-            self.whitening.unwhiten(kept),
+            self.whitening.unwhiten(white),
             rhat,
             ess,
             float(np.mean(acceptances[first:])),
@@ -184,7 +183,7 @@ class _StepSize:
 
     def __init__(self, size: float):
         self.current = self.averaged = size
-        self._center, self._count = np.log(2 * size), 0
+        self._log_centre, self._count = np.log(2 * size), 0
         self._mean_error, self._mean_log_size = 0.0, 0.0
 
     def update(self, acceptance: float) -> None:
@@ -192,7 +191,7 @@ class _StepSize:
         weight = 1 / (self._count + 3)
         error = TARGET_ACCEPTANCE - acceptance
         self._mean_error = (1 - weight) * self._mean_error + weight * error
-        log_size = self._center - np.sqrt(self._count) / 0.2 * self._mean_error
+        log_size = self._log_centre - np.sqrt(self._count) / 0.2 * self._mean_error
         weight = self._count**-0.75
         self._mean_log_size = weight * log_size + (1 - weight) * self._mean_log_size
         self.current = float(np.exp(log_size))

@@ -25,9 +25,9 @@ NUM_PIECES = 4  # of the second half; between them, an executor is free to evalu
 def sample_and_optimize(
     target: Target, plan: Plan, combiner: AbstractCombiner, seed: int, stage: Stage
 ) -> tuple[SampledShards, Any]:
-    """Make all chains; return them and what the combiner learned from their first halves.
+    """Sample all chains; return them and `Combined.learned` from their first halves.
 
-    What was learned is None if a shard failed, or if the optimization did.
+    The latter is None if a shard or the optimization failed.
     """
     num_warmup, num_steps = plan.sampler.num_warmup, plan.num_steps
     ends = [

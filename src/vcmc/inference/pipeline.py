@@ -49,10 +49,10 @@ def infer(
 
     Args:
         model: a `Model`, e.g. from `from_numpyro`.
-        rows: a mapping of arrays with one leading axis, a pandas or polars frame, or a
-            `Partition`. If rows do not fit into memory: the path of a Parquet file, of a folder
-            of them, or of a Zarr store; a mapping of memory-mapped arrays; or a function from a
-            shard's number to its rows.
+        rows: a mapping of arrays with one leading axis, a pandas or polars data frame,
+            or a `Partition`. If rows do not fit into memory: the path of a Parquet file, of a
+            folder of them, or of a Zarr store; a mapping of memory-mapped arrays; or a function
+            from a shard's number to its rows.
         num_shards: number of shards; may be left out if `rows` is a `Partition`.
         seed: seed of all random numbers: the same seed gives the same draws.
         num_draws: draws of every chain in every shard, and of every chain of the posterior
@@ -73,8 +73,8 @@ def infer(
         prior: "subposterior" gives every shard the prior to the power 1/K, so that shards
             multiply to the posterior; "partial" gives every shard the full prior, which averages
             then count K times; "powered" gives it the full prior and raises its likelihood to
-            the power K, so that every shard approximates the whole posterior. By default what
-            the combiner needs.
+            the power K, so that every shard approximates the whole posterior. By default the
+            one that the combiner needs.
         refine: turn the combined draws into exact ones, as `vcmc.refine` does, by evaluating
             all rows more often.
         progress: show progress if standard error is a terminal; "lines" prints plain lines
@@ -89,7 +89,7 @@ def infer(
         posterior sds) and of sds (as shares) are in `mean_error` and `sd_error`, their standard
         errors in `mean_error_se` and `sd_error_se`; `diagnose(tree)` prints them. Attributes
         record seed, settings, space, versions and seconds, the verdict in `verdict` and
-        `verdict_text`, and in `warnings` what looks doubtful.
+        `verdict_text`, and all warnings in `warnings`.
     """
     check_model(model)
     request = Request.checked(

@@ -1,4 +1,4 @@
-"""The first stage of a run: check the model on its shards and fix what all chains share."""
+"""The first stage of a run: check the model on its shards, and plan the chains."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Request:
         prior: Any,
         store: str | Path | None,
     ) -> "Request":
-        """Check the arguments and fill in what was left out."""
+        """Check the arguments and fill in the defaults."""
         check_combiner(combiner)
         check_integer("num_draws", num_draws, 4)
         check_integer("thin", thin, 1)
@@ -93,10 +93,10 @@ class Prepared:
 
     Attributes:
         target: the full-data target of the checked model.
-        plan: how every chain is made.
+        plan: settings of all chains.
         shard_facts: sizes and checksums of the shards.
-        settings: what the result records about the run.
-        notes: what looks doubtful before sampling.
+        settings: settings that the result records.
+        notes: warnings before sampling.
     """
 
     target: Target
@@ -210,7 +210,7 @@ def result_target(model: Model, rows: Any, num_shards: int, executor: Any, seed:
 
 
 def _compile(prepared: Prepared, request: Request) -> None:
-    """Compile in parallel what sampling and combining need, where both happen in this process."""
+    """Compile the programs of sampling and combining in parallel, if they run in this process."""
     if not request.executor.in_process:
         return
     plan, target = prepared.plan, prepared.target
@@ -270,7 +270,7 @@ def _open_store(
     facts: Sequence[ShardFacts],
     key: Array,
 ) -> None:
-    """Record what is sampled in the run directory, or check that it is what was sampled before."""
+    """Record the identity of the run in its directory, or compare it with the one recorded."""
     fingerprint = {
         "log densities": _log_density_fingerprint(target, key),
         "shards": [shard.checksum for shard in facts],

@@ -29,17 +29,17 @@ from .preparation import result_target
 if TYPE_CHECKING:
     from xarray import DataTree
 
-NUM_PILOT_PROPOSALS = 500  # by which it is decided whether importance sampling will do
-MAX_PROPOSALS = 5000
+NUM_PILOT_PROPOSALS = 500  # evaluated to decide whether importance sampling suffices
+MAX_PROPOSALS = 5000  # if more are needed, chains run instead
 MAX_PARETO_K = 0.5  # below it, the variance of the importance ratios is finite
 MIN_DRAWS_PER_COORDINATE = 5  # for a proposal as wide as the posterior
-PROPOSAL_MARGIN = 1.2  # proposals beyond what the pilot's effective share asks for
+PROPOSAL_MARGIN = 1.2  # factor on the number of proposals that the pilot's effective share implies
 
 DEFAULT_GOAL = Goal()
 
 
 class RefinedDraws(NamedTuple):
-    """Draws that are exact up to Monte Carlo error, how they were made, and what is doubtful."""
+    """Draws that are exact up to Monte Carlo error, their settings, and warnings."""
 
     points: Float[np.ndarray, "chain draw dim"]
     settings: dict[str, Any]

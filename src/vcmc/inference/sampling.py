@@ -28,9 +28,9 @@ class ShardDraws(NamedTuple):
 
     Attributes:
         points: the draws.
-        stats: what the sampler reports of every draw, axes (shard, chain, draw).
+        stats: the sampler's statistics of every draw, axes (shard, chain, draw).
         seconds: when each chain began and ended, counted from the first, axes (shard, chain).
-        learned: what a combiner learned from the first halves of the chains, with `overlap`.
+        learned: `Combined.learned` from the first halves of the chains, with `overlap`.
     """
 
     points: Float[np.ndarray, "shard chain draw dim"]

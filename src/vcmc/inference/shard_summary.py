@@ -16,8 +16,8 @@ from ..diagnostics.shards import ShardChecker, shard_ess, shard_rhat, shard_warn
 from ..results.draws import StreamedDraws
 from ..space import Product
 
-# Draws of a streamed shard that are kept to compare it with the others: at least so many, and
-# so many per coordinate.
+# Draws of a streamed shard that are kept to compare it with the others: the least number in all,
+# and per coordinate.
 MIN_COMPARED, MIN_COMPARED_PER_COORDINATE = 200, 10
 
 

@@ -72,7 +72,7 @@ class Whitening(eqx.Module):
         """Map one whitened point, under `vmap`.
 
         XLA adds up `root @ white` in another order than `white @ root.T`: Markov chains, which
-        are compared bit by bit, have always used the former.
+        are compared bit by bit, use the former.
         """
         return self.centre + self.root @ white
 

@@ -93,8 +93,8 @@ class NormalWishart(Model):
         return NormalWishart(self.dim, self.dof, self.scale, mean=mean)
 
     # A point holds the Cholesky factor of the precision. The next two methods equal the log prior
-    # and the log likelihood of params, but need not factorise a matrix again and differentiate the
-    # factorisation, and read the rows once for a batch of points.
+    # and the log likelihood of params, but need not factorize a matrix again and differentiate the
+    # factorization, and read the rows once for a batch of points.
 
     def log_prior_at(self, point: Point) -> Scalar:
         params, log_det = self.space.constrain_with_log_det(point)

@@ -15,7 +15,7 @@ NUM_SAMPLES = 40  # draws per iteration, as in the paper
 
 
 class Fixed(AbstractCombiner):
-    """Aggregation with weights that are not optimised.
+    """Aggregation with weights that are not optimized.
 
     Args:
         family: the family of aggregators.

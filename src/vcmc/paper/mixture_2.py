@@ -1,7 +1,7 @@
 """A mixture of eight Gaussians in eight dimensions, noise sd 2, N = 50 000: Figure 3, right half.
 
 Everything is as in `mixture_1.py`, but components overlap. Gibbs chains mix slowly, so we use NUTS
-(the paper: HMC), and the optimisation has 200 iterations, as in the paper. The paper counts only
+(the paper: HMC), and the optimization has 200 iterations, as in the paper. The paper counts only
 the 70 % of the test functions with the smallest errors; here all count, unless `--easiest 0.7` is
 given.
 """

@@ -16,8 +16,8 @@ from .errors_by_shards import ErrorsByShards
 from .trial import FLOOR
 
 GOAL_FLOORS = 1.5  # error of the default that was aimed at, in units of the floor
-MOST_SHARDS = 100
-ITERATIONS = 25  # of the paper's optimisation of the probit regression
+MOST_SHARDS = 100  # the largest number of shards in the paper
+ITERATIONS = 25  # of the paper's optimization of the probit regression
 
 Rows = list[dict[str, str]]
 
@@ -61,12 +61,12 @@ def medians(name: str, folder: Path) -> str:
     )
     rows = []
     for functions in dict.fromkeys(entry["functions"] for entry in entries):
-        inside = [entry for entry in entries if entry["functions"] == functions]
-        (floor,) = (entry for entry in inside if entry["method"] == FLOOR)
+        of_class = [entry for entry in entries if entry["functions"] == functions]
+        (floor,) = (entry for entry in of_class if entry["method"] == FLOOR)
         for method in dict.fromkeys(
-            entry["method"] for entry in inside if entry["method"] != FLOOR
+            entry["method"] for entry in of_class if entry["method"] != FLOOR
         ):
-            errors = {entry["num_shards"]: entry for entry in inside if entry["method"] == method}
+            errors = {entry["num_shards"]: entry for entry in of_class if entry["method"] == method}
             rows.append([functions, method, *(_cell(errors.get(number)) for number in shards)])
         rows.append(
             [functions, "floor: two serial chains", *[_digits(floor["error"])] * len(shards)]
@@ -156,7 +156,7 @@ def _error_claims(folder: Path) -> list[list[str]]:
 
 
 def _speed_claims(folder: Path) -> list[list[str]]:
-    optimisation = [
+    optimization = [
         "probit, d = 300: seconds of optimisation, of serial sampling",
         "below 1 500, above 6 000",
         _seconds(folder),
@@ -169,7 +169,7 @@ def _speed_claims(folder: Path) -> list[list[str]]:
         ]
         for problem in ("probit-300", "mixture-1")
     ]
-    return [optimisation, *speedups]
+    return [optimization, *speedups]
 
 
 def _default_rows(folder: Path) -> list[list[str]]:

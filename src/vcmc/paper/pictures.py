@@ -136,7 +136,7 @@ def draw_timing(
     floors: Mapping[str, float],
     settings: Mapping[str, Any],
 ) -> "Figure":
-    """Draw errors by seconds of optimisation, one panel per problem, one colour per K."""
+    """Draw errors by seconds of optimization, one panel per problem, one colour per K."""
     figure = _canvas(5.2 * len(floors), 4.4)
     panels = figure.subplots(1, len(floors), squeeze=False)[0]
     for axes, (problem, floor) in zip(panels, floors.items(), strict=True):

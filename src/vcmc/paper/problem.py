@@ -32,7 +32,7 @@ class Size:
         shards: numbers of shards.
         num_draws: draws per shard and per serial chain, after thinning.
         thin: thinning interval of Gibbs samplers.
-        iterations: iterations of the paper's optimisation.
+        iterations: iterations of the paper's optimization.
         num_reference: number of serial chains that make up the reference.
         num_floor: number of serial chains that are compared with it.
         refined: numbers of shards whose combined draws are refined as well.

@@ -1,9 +1,9 @@
-"""Error against seconds of optimisation: the left half of the paper's Figure 4.
+"""Error against seconds of optimization: the left half of the paper's Figure 4.
 
 The problems are the probit regression (d = 300) and the mixture (noise sd 1), with the shards and
-serial chains of `probit_300.py` and `mixture_1.py`. Errors are those of optimisations stopped after
+serial chains of `probit_300.py` and `mixture_1.py`. Errors are those of optimizations stopped after
 some iterations: medians over first moments, or over comemberships. Seconds are those at which the
-longest optimisation reached these iterations in its second run, when everything was compiled, on
+longest optimization reached these iterations in its second run, when everything was compiled, on
 all cores, including the initial averages.
 """
 
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Timing(AbstractExperiment):
-    """Error against seconds of optimisation."""
+    """Error against seconds of optimization."""
 
     name: str = "timing"
     title: str = "Error against seconds of optimisation"
@@ -105,7 +105,7 @@ def seconds_of_iterations(trial: Trial, method: str, shards: Subposteriors) -> l
     clock.clear()
     begin = time.perf_counter()
     time_combiner(combiner, timed_shards)
-    # an optimiser may report an iteration before it evaluates the new point: take the next report
+    # an optimizer may report an iteration before it evaluates the new point: take the next report
     return [clock[min(number, len(clock) - 1)] - begin for number in ITERATIONS[method]]
 
 

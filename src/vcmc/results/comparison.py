@@ -52,10 +52,10 @@ class Entry(NamedTuple):
         name: name of the combiner.
         verdict: good, doubtful or poor; unknown without a model; failed if there is no result.
         errors: errors against the reference, if there is one.
-        self_mean: the largest error of a mean, in sds, that the result estimates for itself.
-        self_sd: the largest relative error of an sd that the result estimates for itself.
+        estimated_mean_error: the largest error of a mean, in sds, by the result's own estimate.
+        estimated_sd_error: the largest relative error of an sd, by the result's own estimate.
         seconds: time to combine, compilation included.
-        memory: peak memory in MB, beyond what was in use before.
+        memory: peak memory in MB, above that in use before.
         remark: reasons for doubt, or why there is no result.
     """
 
@@ -207,7 +207,7 @@ def _panels(entries: Sequence[Entry]) -> list[Panel]:
             ("error of correlations", "correlation"),
         ):
             medians, largest = (
-                [getattr(each, name + suffix) if each else np.nan for each in errors]
+                [getattr(error, name + suffix) if error else np.nan for error in errors]
                 for suffix in ("", "_worst")
             )
             if np.isfinite(medians).any():

@@ -56,27 +56,29 @@ def read_draws(*shards: Any) -> "DataTree | list[Arrays]":
         shards = tuple(shards[0])
     if not shards:
         raise ValueError("read_draws needs a file or a fit for every shard; got none.")
-    read = [_read_shard(number, shard) for number, shard in enumerate(shards)]
-    first = _shapes(read[0].draws, 2)
-    for number, shard in enumerate(read):
+    loaded = [_read_shard(number, shard) for number, shard in enumerate(shards)]
+    first = _shapes(loaded[0].draws, 2)
+    for number, shard in enumerate(loaded):
         if (shapes := _shapes(shard.draws, 2)) != first:
             raise ValueError(
                 "all shards must have the same parameters; "
                 f"shard 0 has {first}, shard {number} has {shapes}."
             )
     names = list(first)
-    if len({shard.draws[names[0]].shape[:2] for shard in read}) > 1:
+    if len({shard.draws[names[0]].shape[:2] for shard in loaded}) > 1:
         return [
             {name: array.reshape(-1, *array.shape[2:]) for name, array in shard.draws.items()}
-            for shard in read
+            for shard in loaded
         ]
-    groups = {"subposterior": {name: np.stack([s.draws[name] for s in read]) for name in names}}
-    common = set.intersection(*(set(shard.stats) for shard in read))
+    groups = {
+        "subposterior": {name: np.stack([shard.draws[name] for shard in loaded]) for name in names}
+    }
+    common = set.intersection(*(set(shard.stats) for shard in loaded))
     if common:
         groups["sample_stats"] = {
-            name: np.stack([shard.stats[name] for shard in read]) for name in sorted(common)
+            name: np.stack([shard.stats[name] for shard in loaded]) for name in sorted(common)
         }
-    return make_tree(groups, {"num_shards": len(read)})
+    return make_tree(groups, {"num_shards": len(loaded)})
 
 
 def _shapes(arrays: Arrays, num_axes: int) -> dict[str, tuple[int, ...]]:

@@ -1,10 +1,11 @@
-"""Shard draws that exist already, in the forms that users have them in, and their space."""
+"""Shard draws that exist already, in any form that `combine` takes, and their space."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..data.rows import NUMBER_KINDS
 from ..data.shard import check_loader
 from ..data.space_description import space_from_description
 from ..space import Product, Real, Space
@@ -168,7 +169,7 @@ def _check_draws(arrays: NamedArrays, axes: tuple[str, ...], where: str = "") ->
     if not arrays:
         raise ValueError(f"draws{where} must hold at least one parameter; got none.")
     for name, array in arrays.items():
-        if array.ndim < len(axes) or array.dtype.kind not in "biuf":
+        if array.ndim < len(axes) or array.dtype.kind not in NUMBER_KINDS:
             raise ValueError(
                 f"draws[{name!r}]{where} must be a numeric array with axes {leading}; got shape "
                 f"{array.shape} and dtype {array.dtype}."
@@ -193,7 +194,7 @@ def shapes_of(draws: NamedArrays | StreamedDraws) -> dict[str, tuple[int, ...]]:
 
 
 def tree_space(draws: Any, space: Mapping[str, Space]) -> Mapping[str, Space]:
-    """Return what a tree remembers of its space, with the user's `space` on top."""
+    """Return the space that a tree records, overridden by the user's `space`."""
     if not hasattr(draws, "children") or "space" not in draws.attrs:
         return space
     return {**space_from_description(draws.attrs["space"], space), **space}

@@ -134,9 +134,9 @@ def plot_objective(tree: "DataTree") -> "Figure":
     """Plot the objective by iteration, minus its last value, with two Monte Carlo errors.
 
     Args:
-        tree: a result of `infer` or `combine` with a combiner that optimises.
+        tree: a result of `infer` or `combine` with a combiner that optimizes.
     """
-    _check_group(tree, "optimization", "a combiner that optimises, e.g. Variational()")
+    _check_group(tree, "optimization", "a combiner that optimizes, e.g. Variational()")
     objective = tree["optimization"]["objective"].to_numpy()
     error = tree["optimization"]["objective_error"].to_numpy()
     figure = new_figure(6, 3.2)
@@ -166,9 +166,13 @@ def plot_errors(tree: "DataTree", names: Iterable[str] | None = None) -> "Figure
             largest errors of means.
     """
     _check_group(tree, "mean_error", "a model and its rows")
-    elements = [each for each in quantities(tree, names) if each.name in tree["mean_error"]]
+    elements = [
+        quantity for quantity in quantities(tree, names) if quantity.name in tree["mean_error"]
+    ]
     errors = {
-        group: np.array([tree[group][each.name].to_numpy()[each.indices] for each in elements])
+        group: np.array(
+            [tree[group][quantity.name].to_numpy()[quantity.indices] for quantity in elements]
+        )
         for group in ("mean_error", "mean_error_se", "sd_error", "sd_error_se")
     }
     order = np.argsort(-np.abs(np.nan_to_num(errors["mean_error"])), kind="stable")

@@ -51,7 +51,7 @@ class ChainFolder:
         return blocks
 
     def state(self, num_blocks: int) -> Any:
-        """Return the state of the chain after so many blocks, or None if it is not known."""
+        """Return the state of the chain after `num_blocks` blocks, or None if it is not known."""
         try:
             content = (self.path / STATE).read_bytes()
         except OSError:
@@ -139,8 +139,8 @@ class Store:
         if not path.exists():
             if any((self.folder / "draws").glob("*")):
                 raise StoreError(
-                    f"{self.folder} cannot be resumed: it has draws but no {SETTINGS}, which says "
-                    "what they are draws of. Restore the file, or use another folder."
+                    f"{self.folder} cannot be resumed: it has draws but no {SETTINGS}, which "
+                    "identifies the run. Restore the file, or use another folder."
                 )
             write(path, lambda new: new.write_text(json.dumps(now, indent=1)))
             return

@@ -10,12 +10,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
+from ..diagnostics.shards import FALSE_ALARM_RATE
+from ..diagnostics.verdict import MAX_ERROR
+
 if TYPE_CHECKING:
     from xarray import DataTree
 
 INTERVAL_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # quantiles of the intervals that are drawn
-FALSE_ALARM_RATE = 1e-4  # chance that any shard of a sound run is marked as an outlier
-TOLERATED_ERROR = 0.1  # sds of a mean, share of an sd: the bound of a good verdict
+TOLERATED_ERROR = MAX_ERROR  # sds of a mean, share of an sd: the bound of a good verdict
 MIN_SHARDS = 3  # that remain when outliers are set aside
 # Half-width of a density's axis in posterior sds: 5 show a Gaussian whole; beyond 12, wide shards
 # would leave the combined density too narrow to be read.
@@ -121,7 +123,7 @@ def _draws(tree: "DataTree", group: str, name: str) -> np.ndarray | None:
 def shard_distances(
     shards: Float[np.ndarray, "shard draw"], widening: float = 1.0
 ) -> Float[np.ndarray, " shard"]:
-    r"""Return the standardised distance of every shard's mean from that of the other shards.
+    r"""Return the standardized distance of every shard's mean from that of the other shards.
 
     With means $m_k$, variances $v_k$, and the precision-weighted mean $m_{-k}$ of the others, whose
     variance is $v_{-k} = 1 / \sum_{j \ne k} 1 / v_j$, it is $(m_k - m_{-k}) / \sqrt{v_k + v_{-k}}$:
@@ -150,7 +152,7 @@ def shard_distances(
 
 
 def outlier_threshold(num_distances: int) -> float:
-    """Return the distance that none of so many standard normal ones exceeds by chance."""
+    """Return the threshold for `num_distances` standard normals at `FALSE_ALARM_RATE`."""
     return float(-ndtri(FALSE_ALARM_RATE / (2 * max(1, num_distances))))
 
 

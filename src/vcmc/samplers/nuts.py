@@ -109,7 +109,7 @@ class NUTS(AbstractSampler):
         return dual_averaging_adaptation(self.target_accept), mass_matrix_adaptation(is_diagonal)
 
     def whitens(self, dim: int) -> bool:
-        """Return whether chains in so many dimensions run in whitened coordinates."""
+        """Return whether chains in `dim` dimensions run in whitened coordinates."""
         return dim <= MAX_WHITENED_DIM if self.whiten is None else self.whiten
 
 

@@ -4,8 +4,9 @@ $$\log w(u) = \log p(u) - \log q(u), \qquad
   \log q(u) = -\frac{\nu + d}{2} \log \Bigl(1 + \frac{\lVert z \rVert^2}{\nu}\Bigr)
   + \text{const},$$
 
-where $z$ is the point $u$ in coordinates in which the draws are white. The density of combined
-draws is unknown; that of a Student t with their mean and covariance is known, which weights need.
+where $z$ is the point $u$ in coordinates in which the draws are white. Weights need a
+known density: that of combined draws is unknown, so points are drawn from a Student t with their
+mean and covariance.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,7 @@ class Proposals(NamedTuple):
 class Proposal(NamedTuple):
     """A multivariate Student t with tails slightly heavier than a Gaussian's in any dimension."""
 
-    frame: Whitening
+    whitening: Whitening
     freedom: float
 
     @classmethod
@@ -55,10 +56,10 @@ class Proposal(NamedTuple):
         return Proposals(*(np.concatenate(part) for part in zip(*batches, strict=True)))
 
     def _propose(self, count: int, target: Target, generator: np.random.Generator) -> Proposals:
-        dim = len(self.frame.centre)
+        dim = len(self.whitening.centre)
         normal = generator.normal(size=(count, dim))
         white = normal / np.sqrt(generator.chisquare(self.freedom, size=(count, 1)) / self.freedom)
-        points = self.frame.unwhiten(white)
+        points = self.whitening.unwhiten(white)
         values, _ = target(jnp.asarray(points))
         log_density = (
             -0.5 * (self.freedom + dim) * np.log1p(np.sum(white**2, axis=1) / self.freedom)

@@ -1,4 +1,4 @@
-"""Process ranges of rows on all cores, in samplers in NumPy, which releases Python's lock."""
+"""Process ranges of rows on all cores, for samplers in NumPy, which releases Python's lock."""
 
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,12 +1,12 @@
 """Find one starting point for the chains of all shards: the mode of the full-data target.
 
 A common start matters: chains with different starts can end in different modes, and averages of
-draws around different modes are meaningless. The log density of one shard is maximised from a few
+draws around different modes are meaningless. The log density of one shard is maximized from a few
 starts, and that of all shards from the best of the results.
 
 Some densities are unbounded: that of a hierarchical model grows without limit as the scale of its
 groups goes to zero, where there is hardly any mass. A coordinate of a constrained parameter that
-has moved far and still has a steep slope is reset and fixed, and the others are maximised alone.
+has moved far and still has a steep slope is reset and fixed, and the others are maximized alone.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def climb(density: Density, start: Point, curved: Bool[np.ndarray, " dim"]) -> P
     """Return a local maximum near a point, with diverging coordinates fixed at their start."""
     fixed = np.zeros(start.size, bool)
     while True:
-        mode = _maximise(density, start, fixed)
+        mode = _maximize(density, start, fixed)
         score = np.asarray(density(jnp.asarray(np.asarray(mode)[None]))[1])[0]
         moves = np.abs(np.subtract(mode, start))
         diverging = curved & ~fixed & (moves > MAX_MOVE) & (np.abs(score) > MAX_SLOPE)
@@ -71,7 +71,7 @@ def climb(density: Density, start: Point, curved: Bool[np.ndarray, " dim"]) -> P
         fixed |= diverging
 
 
-def _maximise(density: Density, start: Point, fixed: Bool[np.ndarray, " dim"]) -> Point:
+def _maximize(density: Density, start: Point, fixed: Bool[np.ndarray, " dim"]) -> Point:
     import scipy.optimize  # here: it adds to the time of `import vcmc`
 
     def negative_log_density(point: np.ndarray) -> tuple[float, np.ndarray]:

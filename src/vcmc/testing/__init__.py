@@ -2,7 +2,7 @@
 
 Imported by users and by tests only; imports `inference` and the layers below. Each check tests the
 laws of one interface and raises `LawError`, an `AssertionError`, at the first that is broken. The
-message says which law, what was expected, what was got and what to try. vcmc's own parts pass the
+message names the law, the expected and the actual value, and a remedy. vcmc's own parts pass the
 same checks in `tests/`; `docs/extending.md` shows how to write a part and check it.
 """
 

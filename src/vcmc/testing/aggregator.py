@@ -42,7 +42,7 @@ def check_aggregator(
             an aggregator.
         space: the space of the parameters; by default three real numbers.
         why_moved: the reason why F(θ, …, θ) need not be θ, if it need not. Weights need not sum to
-            one then. With a single shard F must be the identity all the same.
+            one then. With a single shard F must still be the identity.
         first_shard_leads: whether the first shard is special because its labels of exchangeable
             components are used for all; only the other shards are permuted then.
     """
@@ -150,7 +150,7 @@ def _check_fixed_point(make: _Maker, start: AbstractStart, probes: _Probes, poin
 def _check_single_shard(make: _Maker) -> None:
     law = make.law(
         "a single shard is returned unchanged",
-        "check the sums and normalisations over shards for the case of one shard.",
+        "check the sums and normalizations over shards for the case of one shard.",
     )
     draws = _draws(make.space.dim, 1)
     fitted = make(draws, Precision())
@@ -185,11 +185,11 @@ def _check_support(make: _Maker, merged: Float[Array, "draw dim"]) -> None:
             for name, space in make.space.items()
         }
 
-    for name, inside in jax.vmap(in_support)(merged).items():
+    for name, is_inside in jax.vmap(in_support)(merged).items():
         law.holds(
-            inside,
+            is_inside,
             f"{name} in {make.space[name]}",
-            f"{(~np.asarray(inside)).sum()} of {len(inside)} outside",
+            f"{(~np.asarray(is_inside)).sum()} of {len(is_inside)} outside",
         )
 
 

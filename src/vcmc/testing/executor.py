@@ -76,7 +76,7 @@ def _check_errors(executor: AbstractExecutor, shard_cache: ShardCache) -> None:
     law = _law(
         executor,
         "an error in a task is in its own outcome, and map raises it",
-        "create outcomes with vcmc.executors.base.outcome, which catches errors.",
+        "run tasks with vcmc.executors.base.run_task, which catches errors.",
     )
     failing = FAILING_SHARD
 

@@ -40,7 +40,7 @@ class GaussianShards(NamedTuple):
         return cls(spread * generator.normal(size=(num_shards, dim)), covariances)
 
     def repeated(self, num_shards: int) -> "GaussianShards":
-        """Return so many copies of the first shard."""
+        """Return `num_shards` copies of the first shard."""
         return type(self)(
             np.tile(self.means[:1], (num_shards, 1)),
             np.tile(self.covariances[:1], (num_shards, 1, 1)),

@@ -8,7 +8,7 @@ import numpy as np
 class LawError(AssertionError):
     """A part breaks a law.
 
-    The message says which law, what was expected, what was got and what to try.
+    The message names the law, the expected and the actual value, and a remedy.
     """
 
 

@@ -21,7 +21,7 @@ from ..data.partition import split
 from ..data.rows import Rows, as_rows
 from ..data.shard import Shard, Shards
 from ..density import Subposterior, evaluate
-from ..diagnostics.additivity import check_additivity, check_labels
+from ..diagnostics.additivity import MAX_ROUNDING_ERRORS, check_additivity, check_labels
 from ..errors import ModelError
 from ..executors import Local
 from ..model import Model
@@ -29,11 +29,8 @@ from ..space import Params, Point, Scalar
 from ..target import Target
 from .law import Law, LawError
 
-NUM_POINTS = 5
+NUM_POINTS = 5  # at which laws are checked, by default
 STEP = 1e-5  # of finite differences: about the cube root of the rounding error
-ROUNDINGS = (
-    1e4  # rounding errors of a log density, in its own precision, that a sum over rows may gather
-)
 
 Reference = Callable[[Params, Rows], Any]
 
@@ -167,7 +164,7 @@ def _batch(model: Model, points: Float[Array, "point dim"], rows: Rows) -> tuple
 def _tolerance(values: np.ndarray, least: float) -> float:
     """Return a tolerance that allows for the rounding errors of less than 64 bits."""
     return (
-        max(least, ROUNDINGS * float(np.finfo(values.dtype).eps))
+        max(least, MAX_ROUNDING_ERRORS * float(np.finfo(values.dtype).eps))
         if values.dtype != float
         else least
     )

@@ -1,4 +1,4 @@
-"""The variational objective, its entropies, and the optimizers that maximise it.
+"""The variational objective, its entropies, and the optimizers that maximize it.
 
 Imported by `combiners` and above; imports `aggregators`, `linalg` and `target`.
 """

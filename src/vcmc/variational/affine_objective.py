@@ -29,7 +29,7 @@ from .objective import Objective
 
 MAX_HALVINGS = 6  # of a step, in a line search
 MAX_NOISE = 0.5  # nats per root of the dimension; more noise than that does not excuse a fall
-BATCH_GROWTH = 4  # how many times larger a next batch is, and its margin over the draws' own error
+BATCH_GROWTH = 4  # factor between sizes of batches, and margin over the draws' own error
 # lengths of steps towards the mode, relative to Newton's, that are tried at once
 MODE_STEPS = np.array([2.0, 1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
 MAX_MODE_STEPS = 50
@@ -180,7 +180,7 @@ class AffineObjective:
         return min(self.num_draws, max(BATCH_GROWTH * batch_size, num_draws))
 
     def find_mode(self, shift: Vector, draws: Draws) -> Vector:
-        """Maximise the target from the best of a shift, the shards' means and some draws."""
+        """Maximize the target from the best of a shift, the shards' means and some draws."""
         means = self._whitening.whiten(np.asarray(self._affine.means))
         starts = np.concatenate([shift[None], means, draws])
         values = np.nan_to_num(self._log_densities(starts)[0], nan=-np.inf)

@@ -245,7 +245,7 @@ class _Ascent:
         return OptimizationResult(weights, values, errors, warning)
 
     def _is_within_noise(self) -> bool:
-        """Return whether the last predicted gain is less than so many draws can resolve."""
+        """Return whether the last predicted gain is too small for the draws to resolve."""
         if self._newton_step is None:
             return False
         negligible = TOLERANCES.negligible_gain * self._objective.dim

@@ -70,8 +70,8 @@ class QuadraticControl(NamedTuple):
         """
         mean, mean_score = points.mean(axis=0), scores.mean(axis=0)
         centred = points - mean
-        known = np.diag(precision) > 0  # the control need not cover all coordinates
-        fall = -np.sum(centred * (scores - mean_score), where=known)
+        is_covered = np.diag(precision) > 0  # the control need not cover all coordinates
+        fall = -np.sum(centred * (scores - mean_score), where=is_covered)
         factor = fall / max(np.sum((centred @ precision) * centred), TINY)
         precision = precision * (factor if factor > 0 else 1.0)
         centre = mean + np.linalg.pinv(precision, hermitian=True) @ mean_score

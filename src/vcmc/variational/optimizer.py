@@ -53,7 +53,7 @@ class OptimizationResult(NamedTuple):
 
 
 class AbstractOptimizer(eqx.Module):
-    """A method that maximises the objective."""
+    """A method that maximizes the objective."""
 
     @abc.abstractmethod
     def maximize(

@@ -6,6 +6,7 @@ import vcmc
 from vcmc.models.frontends.checks import (
     check_prior,
     example_params,
+    first_line,
     first_rows,
     other_rows,
     row_axis,
@@ -71,3 +72,7 @@ def test_omitted_values_are_named():
     with pytest.warns(UserWarning, match="deterministic 'a', 'b' depend on the rows"):
         warn_of_omitted(["a", "b"])
     warn_of_omitted([])
+
+
+def test_the_first_line_of_an_error_is_its_summary():
+    assert first_line(ValueError("\none\ntwo")) == "one"

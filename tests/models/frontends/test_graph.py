@@ -4,7 +4,7 @@ import pytest
 from scipy.special import erfcx
 from scipy.stats import norm
 
-from vcmc.models.frontends.graph import Graph, ancestors, first_line, jaxify
+from vcmc.models.frontends.graph import Graph, ancestors, jaxify
 
 Y = np.array([0.5, -1.0, 2.0])
 
@@ -53,7 +53,3 @@ def test_erfcx_is_scipys(pm, value):
     x = pt.dscalar("x")
     (found,) = jaxify([x], [pt.erfcx(x)])(jnp.asarray(value))
     np.testing.assert_allclose(found, erfcx(value), rtol=1e-10)
-
-
-def test_the_first_line_of_an_error_is_its_summary():
-    assert first_line(ValueError("\none\ntwo")) == "one"

@@ -123,3 +123,8 @@ def warn_of_omitted(names: Iterable[str]) -> None:
             "docs/back.md.",
             UserWarning,
         )
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message."""
+    return str(error).strip().split("\n")[0]

@@ -15,6 +15,7 @@ from jaxtyping import Array
 
 from ...data.rows import Rows
 from ...space import Params
+from .checks import first_line
 
 MIN_ERFCX_ARGUMENT = -26.0  # below, exp(x²) overflows
 
@@ -152,8 +153,3 @@ def _erfcx(x: Array) -> Array:
     """Return exp(x²) erfc(x), finite also in branches that `where` does not take."""
     bounded = jnp.maximum(x, MIN_ERFCX_ARGUMENT)
     return 2 * jnp.exp(bounded**2 + log_ndtr(-np.sqrt(2) * bounded))
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message."""
-    return str(error).strip().split("\n")[0]

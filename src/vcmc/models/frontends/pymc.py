@@ -21,13 +21,14 @@ from .checks import (
     MORE_ROWS,
     check_prior,
     example_params,
+    first_line,
     first_rows,
     row_axis,
     same_for_all_rows,
     sum_per_row,
     warn_of_omitted,
 )
-from .graph import Graph, GraphFunction, first_line
+from .graph import Graph, GraphFunction
 from .pymc_checks import check_potentials, check_rows, check_support, check_variables
 from .supports import spaces_of
 

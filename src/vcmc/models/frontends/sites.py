@@ -12,6 +12,7 @@ from numpyro import handlers
 
 from ...data.rows import Rows
 from ...space import Params
+from .checks import first_line
 
 TRACE_LOCK = threading.RLock()
 """Held while NumPyro runs a model: its stack of handlers is shared by all threads, and shards are
@@ -75,7 +76,7 @@ def sites_on(model: Seeded, arrays: Rows, num_rows: int) -> dict[str, Site]:
                 )
             elif site["type"] == "param":
                 problems.append(
-                    f"numpyro.param({name!r}) is for optimisation and has no posterior: make it a "
+                    f"numpyro.param({name!r}) is for optimization and has no posterior: make it a "
                     "constant, or give it a prior with numpyro.sample."
                 )
             elif site["type"] in ("sample", "deterministic"):
@@ -91,7 +92,7 @@ def sites_on(model: Seeded, arrays: Rows, num_rows: int) -> dict[str, Site]:
         raise ValueError(
             "the model computes a Python number from the values of its rows, e.g. int(x.max()), "
             "and cannot be compiled: compute it beforehand and pass it in constants={...} "
-            f"({_first_line(error)})."
+            f"({first_line(error)})."
         ) from None
     except NotImplementedError:
         raise ValueError(
@@ -102,7 +103,7 @@ def sites_on(model: Seeded, arrays: Rows, num_rows: int) -> dict[str, Site]:
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model must run on any number of rows, but fails on {num_rows}: "
-            f"{_first_line(error)} Is a size hard-coded in it? Use x.shape[0] for the number of "
+            f"{first_line(error)} Is a size hard-coded in it? Use x.shape[0] for the number of "
             "rows. Is one of its arguments not per row? Pass it in constants={...}."
         ) from None
     if problems:
@@ -143,7 +144,3 @@ def log_prob(site: dict[str, Any], depth: int = 0) -> Array:
         fn = fn.base_dist
     values = fn.log_prob(site["value"])
     return values if site["scale"] is None else site["scale"] * values
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]

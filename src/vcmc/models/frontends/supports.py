@@ -165,7 +165,7 @@ def _check_proper(rv: Any) -> None:
     if distribution == "LKJCorrRV" and rv.ndim == 1:
         raise ValueError(
             f"{rv.name!r} is pm.LKJCorr, whose values PyMC 5 keeps in a box that also holds "
-            "matrices that are no correlations, so that there is no bijection from real "
+            "matrices that are not correlation matrices, so that there is no bijection from real "
             "coordinates: use pm.LKJCholeskyCov, or PyMC 6."
         )
 

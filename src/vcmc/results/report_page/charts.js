@@ -151,7 +151,7 @@ function distanceNote() {
   const outliers = data.shards.filter(isOutlier).map((shard) => shard.shard);
   const listed = outliers.slice(0, 20).join(", ") + (outliers.length > 20 ? " …" : "");
   const threshold = data.outlierThreshold.toFixed(1);
-  return "Standardised distance of each shard's mean from that of the other shards, for the " +
+  return "Standardized distance of each shard's mean from that of the other shards, for the " +
     "parameter in which it is largest. " +
     (outliers.length
       ? `Beyond ${threshold} it is not chance: shard${outliers.length > 1 ? "s" : ""} ${listed}.`
@@ -201,7 +201,7 @@ function drawDistances(select) {
 function drawObjective() {
   const trace = data.objective;
   if (!trace) {
-    byId("objective-note").textContent = "Not available: the combiner does not optimise.";
+    byId("objective-note").textContent = "Not available: the combiner does not optimize.";
     return;
   }
   const gain = -trace.values[0];

@@ -54,8 +54,9 @@ def contents(tree: "DataTree") -> dict[str, Any]:
     detailed = _detailed(groups, listed, distances, len(shards))
     with_curves = len(detailed) * len(shards) <= MAX_CURVES
     table = [
-        _line(groups, each) | (_charts(groups, each, with_curves) if each.label in detailed else {})
-        for each in listed
+        _line(groups, quantity)
+        | (_charts(groups, quantity, with_curves) if quantity.label in detailed else {})
+        for quantity in listed
     ]
     threshold = outlier_threshold(sum(map(len, distances.values()))) if distances else None
     return {
@@ -108,9 +109,9 @@ def _distances(
         return {}
     widening = float(num_shards) if tree.attrs.get("prior") == "powered" else 1.0
     return {
-        each.label: shard_distances(each.shards, widening)
-        for each in elements
-        if each.shards is not None
+        quantity.label: shard_distances(quantity.shards, widening)
+        for quantity in elements
+        if quantity.shards is not None
     }
 
 
@@ -119,14 +120,14 @@ def _detailed(
 ) -> set[str]:
     """Return labels of the quantities that get charts: all, or those with the largest errors."""
     max_detailed = max(1, MAX_INTERVALS // max(1, num_shards))
-    labels = [each.label for each in elements]
+    labels = [quantity.label for quantity in elements]
     if len(labels) <= max_detailed:
         return set(labels)
     doubt = {}
-    for each in elements:
-        error = _element(groups, "mean_error", each)
-        distance = np.abs(distances[each.label]).max() if each.label in distances else 0.0
-        doubt[each.label] = max(
+    for quantity in elements:
+        error = _element(groups, "mean_error", quantity)
+        distance = np.abs(distances[quantity.label]).max() if quantity.label in distances else 0.0
+        doubt[quantity.label] = max(
             np.nan_to_num(abs(error or 0.0)), DISTANCE_WEIGHT * np.nan_to_num(distance)
         )
     return set(sorted(labels, key=lambda label: -doubt[label])[:max_detailed])

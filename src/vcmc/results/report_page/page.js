@@ -1,6 +1,6 @@
 // The two tables, and the parameter that the reader has selected.
 
-const MAX_RHAT = 1.05; // the verdict's own bounds
+const MAX_RHAT = 1.05; // the bounds of diagnostics/shards.py
 const MIN_ESS = 100;
 const hasCharts = (quantity) => quantity.curves || quantity.quantiles;
 const detailed = data.quantities.filter(hasCharts);
