@@ -67,6 +67,7 @@ def test_the_first_shards_labels_are_the_common_ones(draws):
     np.testing.assert_allclose(found[:, compared], expected[:, compared], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_alternating_finds_labels_that_the_first_shard_misleads_about():
     """The first shard's components are just closer to the wrong ones: the others outvote it."""
     space = Product({"centres": vcmc.Exchangeable(2, vcmc.Real(1))})
@@ -80,6 +81,7 @@ def test_alternating_finds_labels_that_the_first_shard_misleads_about():
     np.testing.assert_array_equal(greedy.realigned(draws).alignment, wrong.alignment)
 
 
+@pytest.mark.slow
 def test_distances_are_measured_in_units_of_spread():
     """A coordinate of large spread must not dominate the one that distinguishes components."""
     space = Product({"centres": vcmc.Exchangeable(2, vcmc.Real(2))})

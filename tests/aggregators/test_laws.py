@@ -69,13 +69,20 @@ def fitted(name, num_shards):
     return family.fit(space, shard_draws(name, num_shards), Precision())
 
 
+@pytest.mark.slow
 def test_every_aggregator_is_here(members):
     classes = members(aggregators, aggregators.AbstractAggregator | aggregators.AbstractFamily)
     values = {type(fitted(name, 4)) for name in FAMILIES}
     assert classes == values | {type(family) for family, _ in FAMILIES.values()}
 
 
-SLOW_CASES = ("spectral", "affine, exchangeable", "blocks, spectral")
+SLOW_CASES = (
+    "vector, full, as in the paper",
+    "spectral",
+    "spectral, full",
+    "affine, exchangeable",
+    "blocks, spectral",
+)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from vcmc.cli.commands import main
 from vcmc.paper import EXPERIMENTS, Job
 
 
+@pytest.mark.slow
 def test_demo_prints_a_table_and_saves_a_picture(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "NUM_ROWS", 2000)
     monkeypatch.setattr(demo, "NUM_SHARDS", 4)

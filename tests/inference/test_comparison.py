@@ -95,6 +95,7 @@ def test_a_serial_chain_can_be_the_reference(conjugate):
     assert found.entries[0].errors.mean_worst < 4 * np.sqrt(1 / 300 + 1 / 1000)
 
 
+@pytest.mark.slow
 def test_exchangeable_components_are_labelled_as_in_the_reference():
     generator = np.random.default_rng(0)
     centres = np.array([[-3.0], [0.0], [3.0]])

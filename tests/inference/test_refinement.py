@@ -56,6 +56,7 @@ def test_importance_sampling_is_the_first_rung(rare):
     )  # resampling adds as much noise as there was, at most
 
 
+@pytest.mark.slow
 def test_chains_are_the_second(rare):
     model, rows, tree = rare
     refined = vcmc.refine(tree, model, rows, min_ess=5000, seed=1)  # more than proposals would give
@@ -75,6 +76,7 @@ def test_chains_are_the_second(rare):
     assert tree.attrs["verdict"] == "poor"  # the old tree is as it was
 
 
+@pytest.mark.slow
 def test_infer_refines_if_asked_to(rare):
     model, rows, _ = rare
     tree = vcmc.infer(model, rows, refine=True)
@@ -110,6 +112,7 @@ def test_as_many_draws_as_asked_for(rare):
     assert refined["posterior"].sizes["draw"] * refined["posterior"].sizes["chain"] >= 1500
 
 
+@pytest.mark.slow
 def test_a_refined_tree_can_be_diagnosed_again(rare, tmp_path):
     import xarray
 

@@ -34,6 +34,7 @@ def test_the_table_has_every_method_class_and_number_of_shards(job):
         assert float(entry["error_lower"]) <= float(entry["error"]) <= float(entry["error_upper"])
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_plain_averages(experiment, job):
     """Compute the uniform average again from the stored draws."""
     trial = experiment.trial(job)
@@ -51,6 +52,7 @@ def test_errors_are_those_of_plain_averages(experiment, job):
     assert float(entry["error"]) == pytest.approx(error, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_shards_are_those_that_infer_draws(experiment, job):
     trial = experiment.trial(job)
     tree = trial.sample(trial.partition(2), None, trial.problem.sampler, seed=0)
@@ -59,6 +61,7 @@ def test_shards_are_those_that_infer_draws(experiment, job):
     np.testing.assert_array_equal(tree["subposterior"]["beta"].to_numpy()[:, 0], stored)
 
 
+@pytest.mark.slow
 def test_the_default_is_near_the_floor(job):
     errors = {
         (entry["method"], entry["num_shards"]): float(entry["error"])
@@ -71,6 +74,7 @@ def test_the_default_is_near_the_floor(job):
     assert errors["default", "4"] < errors["Gaussian", "4"]
 
 
+@pytest.mark.slow
 def test_settings_can_be_read(job):
     settings = json.loads((job.out / "tiny.json").read_text())
     assert settings["scale"]["num_rows"] == 400
@@ -81,6 +85,7 @@ def test_settings_can_be_read(job):
     assert set(settings["shards"]) == {"2", "4"}
 
 
+@pytest.mark.slow
 def test_the_figure_is_drawn(job):
     assert (job.out / "tiny.png").stat().st_size > 20_000
     assert "<svg" in (job.out / "tiny.svg").read_text()[:1000]
@@ -116,6 +121,7 @@ def test_the_easiest_functions_are_those_with_the_smallest_errors():
     np.testing.assert_array_equal(_easiest(errors, 1.0), np.arange(4))
 
 
+@pytest.mark.slow
 def test_easiest_functions_have_files_of_their_own(experiment, job):
     written = experiment.run(replace(job, easiest=0.7), Console(quiet=True))
     assert {path.name for path in written} == {

@@ -21,6 +21,7 @@ def in_process(experiment, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_speed_up_is_serial_time_over_slowest_shard_and_combination(job, in_process):
     EXPERIMENT.run(job, Console(quiet=True))
     with (job.out / "speedup.csv").open() as file:
@@ -34,6 +35,7 @@ def test_speed_up_is_serial_time_over_slowest_shard_and_combination(job, in_proc
         assert entry["combine_seconds_rows_apart"] > 0
 
 
+@pytest.mark.slow
 def test_separate_machines_evaluate_the_same_target(experiment, job):
     target = experiment.trial(job).target(4)
     machines = SeparateMachines(target.model, target.shard_cache.partition, Local())

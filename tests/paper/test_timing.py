@@ -7,6 +7,7 @@ from vcmc.paper import timing
 from vcmc.paper.timing import EXPERIMENT
 
 
+@pytest.mark.slow
 def test_errors_fall_with_iterations(experiment, job, monkeypatch):
     monkeypatch.setattr(timing, "EXPERIMENTS", (experiment,))
     monkeypatch.setattr(timing, "ITERATIONS", {"VCMC": (1, 4), "default": (1, 10)})

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,19 +56,26 @@ class Stops(vcmc.samplers.NUTS):
         return repr(SAMPLER)
 
 
-@pytest.fixture
-def stopped(conjugate, tmp_path):
+@pytest.fixture(scope="module")
+def interrupted(conjugate, tmp_path_factory):
     """The folder of a run that was interrupted after three blocks of some or all chains."""
-    trigger = tmp_path / "stop"
+    folder = tmp_path_factory.mktemp("interrupted")
+    trigger = folder / "stop"
     trigger.touch()
     with pytest.raises(KeyboardInterrupt):
-        run(conjugate, tmp_path / "run", sampler=Stops(num_warmup=150, trigger=str(trigger)))
+        run(conjugate, folder / "run", sampler=Stops(num_warmup=150, trigger=str(trigger)))
     count = -1
-    while count < (count := _num_blocks(tmp_path / "run")):  # a block that was begun may end
+    while count < (count := _num_blocks(folder / "run")):  # a block that was begun may end
         time.sleep(0.5)
     trigger.unlink()
     assert count >= 3
-    return tmp_path / "run"
+    return folder / "run"
+
+
+@pytest.fixture
+def stopped(interrupted, tmp_path):
+    """A copy of the interrupted run."""
+    return Path(shutil.copytree(interrupted, tmp_path / "run"))
 
 
 def test_a_run_is_stored_and_loaded(conjugate, expected, tmp_path):

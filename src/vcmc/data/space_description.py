@@ -120,7 +120,7 @@ def _describe(space: Space) -> Description:
 def _rebuild_parameter(name: str, description: Any) -> Space:
     if isinstance(description, Mapping) and description.get("kind", "") is None:
         raise ValueError(
-            f"the space of the parameter {name!r} is not in the file, as "
+            f"the space of the parameter {name!r} is not stored, as "
             f"{description.get('reason', 'it could not be described')}: pass model=... or "
             "space=model.space."
         )

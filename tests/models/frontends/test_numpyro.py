@@ -55,6 +55,7 @@ def test_prior_is_that_of_the_latent_sites():
     )
 
 
+@pytest.mark.slow
 def test_scaled_sites_keep_their_scale():
     def scaled(x, y=None):
         with scale(scale=3.0):

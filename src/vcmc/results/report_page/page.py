@@ -21,7 +21,7 @@ HIDDEN_ATTRIBUTES = (  # prefixes of attributes that are shown elsewhere, or are
     "seconds_",
     "shard_sizes",
     "can_be_refined",
-    "curved",
+    "space",
     "shard_warnings",
 )
 SIGNS = {"good": "✓", "doubtful": "?", "poor": "✗", "unknown": "–", "unfinished": "…"}
