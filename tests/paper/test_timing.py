@@ -1,6 +1,7 @@
 import csv
 import json
 
+import pytest
 from rich.console import Console
 
 from vcmc.paper import timing
