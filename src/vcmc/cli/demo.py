@@ -120,7 +120,8 @@ def _summary(answers: Mapping[str, Answer]) -> str:
     best = list(answers)[1 + int(np.argmin(errors))]
     return (
         f"Closest to full-data NUTS: {best}, within {min(errors):.2f} posterior sds. "
-        "The seconds include compilation. Here all shards share this machine's cores; "
+        "The seconds include compilation, not the error estimate. "
+        "Here all shards share this machine's cores; "
         "on a cluster each shard has its own."
     )
 
