@@ -30,9 +30,9 @@ def test_exact_draws_are_good_and_shifted_ones_are_not(conjugate, target):
 
 
 def test_without_a_target_the_verdict_is_unknown_and_notes_are_warnings():
-    assessment = assess(np.zeros((1, 10, 2)), None, ["a note"], 0)
+    assessment = assess(np.zeros((1, 10, 2)), None, ["a note."], 0)
     assert assessment.diagnosis.verdict == "unknown"
-    assert assessment.warnings == ["a note"]
+    assert assessment.warnings == ["A note."]  # a sentence
     assert assessment.groups == {}
 
 
@@ -98,7 +98,7 @@ def test_an_error_of_the_refinement_keeps_the_combined_draws(conjugate, monkeypa
 
 
 def test_warnings_are_the_verdict_where_it_is_not_good(conjugate, target):
-    assessment = assess(exact_draws(conjugate, shift=1.0), target, ["a note"], 0)
+    assessment = assess(exact_draws(conjugate, shift=1.0), target, ["a note."], 0)
     assert isinstance(assessment, Assessment)
     assert assessment.warnings == [assessment.diagnosis.text]
-    assert "a note" in assessment.attributes["shard_warnings"]
+    assert "A note." in assessment.attributes["shard_warnings"]

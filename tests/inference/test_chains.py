@@ -85,7 +85,7 @@ def test_what_fails_for_good_is_named(how, reason, conjugate, partition):
     assert all(len({tuple(key) for key in keys}) == 3 for keys in tried.values())
     with pytest.warns(
         vcmc.DoubtfulWarning,
-        match=rf"shards {bad} are missing".replace("[", r"\[").replace("]", r"\]"),
+        match=rf"Shards {bad} are missing".replace("[", r"\[").replace("]", r"\]"),
     ):
         tree = vcmc.combine(caught.value.tree)  # a result without them says so
     assert str(bad) in " ".join(tree.attrs["warnings"])

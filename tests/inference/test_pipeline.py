@@ -59,7 +59,7 @@ def test_averages_of_partial_posteriors_are_called_doubtful(conjugate):
             num_draws=300,
             combiner=vcmc.combiners.Consensus(),
         )
-    assert "partial posteriors" in tree.attrs["warnings"][0]
+    assert "Partial posteriors" in tree.attrs["warnings"][0]
     assert tree.attrs["verdict"] != "good"
 
 

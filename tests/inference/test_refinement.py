@@ -87,7 +87,7 @@ def test_infer_refines_if_asked_to(rare):
 
 def test_a_refinement_that_did_not_settle_says_so(rare):
     model, rows, tree = rare
-    with pytest.warns(vcmc.DoubtfulWarning, match="refinement did not converge"):
+    with pytest.warns(vcmc.DoubtfulWarning, match="Refinement did not converge"):
         refined = vcmc.refine(tree, model, rows, min_ess=1e7, max_iterations=60)
     assert refined.attrs["verdict"] != "good"
 

@@ -86,6 +86,7 @@ def assess(
         seed: seed of the choice of draws at which the target is evaluated.
         is_refined: whether the draws are refined already, so that refining is not advised.
     """
+    notes = [note[:1].upper() + note[1:] for note in notes]  # they become sentences of the verdict
     if target is None:
         return Assessment(judge(None, {}, notes, np.nan), notes)
     diagnosis = diagnose_draws(points, target, notes, seed)
