@@ -10,13 +10,16 @@ from pathlib import Path
 # Tests compile far more than they compute. Less optimised programs, and the older of XLA's two
 # emitters for small ones, take two fifths off the time of the suite. jaxlib 0.12 has only one
 # emitter, and ends the process if it is asked for the other.
-XLA_FLAGS = (
+os.environ.setdefault(
+    "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_cpu_parallel_codegen_split_count=1"
+    + (
+        " --xla_cpu_use_fusion_emitters=false"
+        if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11)
+        else ""
+    ),
 )
-if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):
-    XLA_FLAGS += " --xla_cpu_use_fusion_emitters=false"
-os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
 # All workers of a run, and the processes that tests start, share one cache of compiled programs.
 # Small programs are most of them: loading one takes a third of the time of compiling it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".cache/jax"))
