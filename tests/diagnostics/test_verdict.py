@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vcmc.diagnostics.selfcheck import Errors, SelfCheck
-from vcmc.diagnostics.verdict import judge
+from vcmc.diagnostics.verdict import Evidence, judge
 
 
 def check(errors, **others):
@@ -12,9 +12,17 @@ def check(errors, **others):
     return SelfCheck(errors, pareto_k=0.1, ksd=0.0, ksd_p_value=0.5, num_points=400, **numbers)
 
 
-def verdict(mean=0.0, mean_se=0.01, sd=0.0, sd_se=0.01, notes=(), ess=1000.0, **others):
+def verdict(
+    mean=0.0, mean_se=0.01, sd=0.0, sd_se=0.01, notes=(), ess=1000.0, evidence=None, **others
+):
     errors = Errors(*(np.array([0.0, value]) for value in (mean, mean_se, sd, sd_se)))
-    return judge(check(errors, **others), {"beta": errors}, list(notes), ess)
+    evidence = Evidence(ess, **(evidence or {}))
+    return judge(check(errors, **others), {"beta": errors}, list(notes), evidence)
+
+
+def verdict_without_errors(**evidence):
+    """The verdict on draws of a posterior that is too far from Gaussian for its scores."""
+    return judge(check(None, not_linear=0.5), {}, [], Evidence(1000.0, **evidence))
 
 
 @pytest.mark.parametrize(
@@ -41,10 +49,11 @@ def verdict(mean=0.0, mean_se=0.01, sd=0.0, sd_se=0.01, notes=(), ess=1000.0, **
         ),  # chance does not explain everything
         ({"mean": 0.15, "ess": 500.0}, "good", "+0.150"),  # a Monte Carlo error that may happen
         ({"mean": 0.5, "ess": np.nan}, "poor", "is off by"),
-        ({"not_linear": 0.5}, "doubtful", "far from Gaussian"),
         ({"least_curvature": -1.0}, "poor", "does not fall off around the combined draws"),
         ({"num_not_finite": 3}, "poor", "not finite at 3 of 400 combined draws"),
         ({"notes": ["shards 3 disagree."]}, "doubtful", "shards 3 disagree."),
+        ({"evidence": {"faults": ["Another mode."]}}, "poor", "Another mode."),
+        ({"evidence": {"doubts": ["A heavy tail."]}}, "doubtful", "A heavy tail."),
     ],
 )
 def test_verdicts(settings, level, words):
@@ -55,9 +64,25 @@ def test_verdicts(settings, level, words):
 
 def test_no_estimate_is_not_good():
     """Too few draws, or a log density that is not finite near them."""
-    found = judge(check(None, not_linear=np.nan, least_curvature=np.nan), {}, [], 100.0)
+    unknown = check(None, not_linear=np.nan, least_curvature=np.nan)
+    found = judge(unknown, {}, [], Evidence(100.0))
     assert found.verdict == "doubtful"
-    assert "could not be estimated" in found.text
+    assert "cannot be estimated" in found.text
+
+
+def test_errors_that_cannot_be_estimated_are_not_given():
+    found = verdict_without_errors()
+    assert found.verdict == "doubtful"
+    assert "cannot be estimated: the posterior is far from Gaussian" in found.text
+    assert "±" not in found.text
+
+
+def test_exact_draws_are_good_though_scores_do_not_tell_their_errors():
+    found = verdict_without_errors(exact="The draws are those of chains on all rows.")
+    assert found.verdict == "good"
+    assert "cannot be estimated" in found.text
+    assert "chains on all rows" in found.text
+    assert verdict_without_errors(exact="Chains.", doubts=["A tail."]).verdict == "doubtful"
 
 
 def test_advice_is_given_where_it_helps():

@@ -63,17 +63,29 @@ def test_a_warning_points_at_the_line_of_the_user(conjugate):
     assert {w.filename for w in doubtful} == {__file__}
 
 
-def test_an_error_of_the_diagnosis_is_not_called_one_of_combining(conjugate, monkeypatch):
+def test_a_diagnosis_that_fails_numerically_is_a_verdict(conjugate, target, monkeypatch):
     def fail(*args, **options):
         raise np.linalg.LinAlgError("singular")
 
     monkeypatch.setattr("vcmc.inference.assessment.self_check", fail)
+    diagnosis = assess(exact_draws(conjugate), target, ["a note."], 0).diagnosis
+    assert diagnosis.verdict == "doubtful"
+    assert "the diagnosis failed (LinAlgError: singular)" in diagnosis.text
+    assert "A note." in diagnosis.text
+
+
+def test_an_error_of_the_diagnosis_is_not_called_one_of_combining(conjugate, monkeypatch):
+    def fail(*args, **options):
+        raise RuntimeError("a worker is gone")
+
+    monkeypatch.setattr("vcmc.inference.assessment.self_check", fail)
     sampler = vcmc.samplers.NUTS(num_warmup=100)
     with pytest.raises(
-        vcmc.AssessmentError, match=r"combined, but diagnosing them failed.*LinAlgError: singular"
+        vcmc.AssessmentError,
+        match=r"combined, but diagnosing them failed.*RuntimeError: a worker is gone",
     ) as caught:
         vcmc.infer(conjugate.model, conjugate.rows, num_shards=2, num_draws=100, sampler=sampler)
-    assert isinstance(caught.value.__cause__, np.linalg.LinAlgError)
+    assert isinstance(caught.value.__cause__, RuntimeError)
     assert caught.value.tree["posterior"].sizes["draw"] == 100
     assert caught.value.tree["subposterior"].sizes["shard"] == 2
     assert "verdict" not in caught.value.tree.attrs

@@ -27,7 +27,7 @@ from ..linalg.operators import (
     DenseOperator,
     DiagonalOperator,
 )
-from ..linalg.shrinkage import means_and_covariances, shrunk
+from ..linalg.shrinkage import covariance_root, means_and_covariances, shrunk
 from ..linalg.whitening import Whitening
 from ..space import Point, Product, Scalar
 from .base import AbstractAggregator, AbstractFamily
@@ -184,7 +184,7 @@ def _dense_averages(draws: Float[Array, "shard draw dim"], start: AbstractStart)
         covariance = averages.T @ averages / num_draws
     else:
         covariance = np.einsum("kij,kjl,kml->im", weights, covariances, weights, optimize=True)
-    root = np.linalg.cholesky(covariance)
+    root = covariance_root(covariance)
     return _Averages(means, centre, DenseOperator(root), np.linalg.inv(root) @ weights)
 
 

@@ -1,9 +1,12 @@
 """Search for a mode of the posterior that the draws miss, from a few starting points.
 
 Scores at the draws tell whether the draws are right where they are, but never that most of the mass
-lies elsewhere. So the log density is maximized from random points and their mirror images, first on
-one shard. Only searches that end far from the mode near the draws' mean continue on all rows. Modes
-are compared by Laplace's approximation: height, and curvature at the mode.
+lies elsewhere. So the log density is maximized from other points, first on one shard: from random
+points near the origin and their mirror images, and from points on the axes through the draws' mean,
+from a few sds to as far as the prior reaches, at which the score points away from the draws. (The
+scores of a log-concave density nowhere do.) Only searches that end far from the mode near the
+draws' mean continue on all rows. Modes are compared by Laplace's approximation: height, and
+curvature at the mode.
 """
 
 from typing import NamedTuple
@@ -15,7 +18,7 @@ from jaxtyping import Array, Float
 
 from ..data.params import to_params
 from ..density import evaluate
-from ..linalg.stein import matrix_from_products
+from ..linalg.stein import Matrix, matrix_from_products
 from ..linalg.whitening import Whitening
 from ..samplers.start import climb, search_starts
 from ..space import Product
@@ -24,6 +27,11 @@ from ..target import Target
 MIN_DISTANCE_SD = 6.0  # between modes: nearer ones may be a single skewed one
 MIN_MASS_SHARE = 0.01  # of a mode that is reported
 MAX_PROMISED_NATS = 0.1  # that a Newton step may still gain at a mode
+DISTANCE_RATIO = 1.4  # between neighbouring points of an axis: below two, so that none is missed
+NUM_DISTANCES = 28  # on each side: up to 10⁴ times the first
+MAX_PRIOR_FALL = 12.0  # nats below its largest value on an axis: further out, nothing is sought
+MAX_SCANNED_POINTS = 2000  # on one shard
+MAX_SCAN_CLIMBS = 8  # from points at which the score points away from the draws
 MAX_LABEL_LENGTH = 60  # characters of a parameter's value in the message
 
 Vector = Float[np.ndarray, " dim"]
@@ -31,25 +39,47 @@ Draws = Float[np.ndarray, "draw dim"]
 
 
 class Mode(NamedTuple):
-    """A local maximum, and the log of the mass around it by Laplace's approximation."""
+    """A local maximum, minus the Hessian there, and the log mass by Laplace's approximation."""
 
     point: Vector
+    curvature: Matrix
     log_mass: float
 
 
-def other_mode(draws: Draws, target: Target, seed: int) -> str:
-    """Return a sentence on a mode far from the draws that holds mass, or an empty string."""
+class OtherMode(NamedTuple):
+    """A mode far from the draws, and its share of the mass of the two."""
+
+    mode: Mode
+    share: float
+
+    def sentence(self, space: Product) -> str:
+        """Return what to tell the user."""
+        params = to_params(space, jnp.asarray(self.mode.point[None]))
+        values = ", ".join(
+            f"{name} = {np.round(value[0], 3).tolist()}"[:MAX_LABEL_LENGTH]
+            for name, value in params.items()
+        )
+        return (
+            "The posterior has another mode, far from the draws: it holds about "
+            f"{100 * self.share:.0f} % of the mass of the two, near {values}. Averages of shards "
+            "cannot be trusted if there are two modes: use a prior that rules one out, or run "
+            "chains on all rows."
+        )
+
+
+def other_mode(draws: Draws, target: Target, seed: int) -> OtherMode | None:
+    """Return a mode far from the draws that holds mass, if the search finds one."""
     whitening = Whitening.from_draws(draws)
     if not whitening.is_dense:
-        return ""
+        return None
     model = target.model
     candidates = _pilot_modes(whitening, target, seed)
     if not candidates:
-        return ""
+        return None
     curved = model.space.curved
     own = _mode(target, climb(target, jnp.asarray(whitening.centre), curved))
     if own is None:
-        return ""
+        return None
     modes = [_mode(target, climb(target, jnp.asarray(point), curved)) for point in candidates]
     others = [
         mode
@@ -57,10 +87,10 @@ def other_mode(draws: Draws, target: Target, seed: int) -> str:
         if mode and _are_apart(whitening, _labelled(whitening, mode.point, model.space), own.point)
     ]
     if not others:
-        return ""
+        return None
     largest = max(others, key=lambda mode: mode.log_mass)
     share = 1 / (1 + np.exp(min(own.log_mass - largest.log_mass, 700.0)))
-    return _message(largest, share, model.space) if share >= MIN_MASS_SHARE else ""
+    return OtherMode(largest, float(share)) if share >= MIN_MASS_SHARE else None
 
 
 def _pilot_modes(whitening: Whitening, target: Target, seed: int) -> list[Vector]:
@@ -70,11 +100,12 @@ def _pilot_modes(whitening: Whitening, target: Target, seed: int) -> list[Vector
     try:
         starts = search_starts(pilot, jax.random.key(seed))
     except ValueError:  # no point near the origin has a finite log density
-        return []
+        starts = []
     mirrored = [-start for start in starts if start.any()]
+    outward = _outward_points(whitening, target, seed)
     own, *others = [
         _labelled(whitening, climb(lambda u: evaluate(pilot, u), start, space.curved), space)
-        for start in [jnp.asarray(whitening.centre), *starts, *mirrored]
+        for start in [jnp.asarray(whitening.centre), *starts, *mirrored, *outward]
     ]
     shard_sd = target.num_shards**0.5  # in posterior sds
     modes: list[Vector] = []
@@ -84,22 +115,32 @@ def _pilot_modes(whitening: Whitening, target: Target, seed: int) -> list[Vector
     return modes
 
 
+def _outward_points(whitening: Whitening, target: Target, seed: int) -> list[Array]:
+    """Return points on the axes at which a shard's score points away from the draws' mean."""
+    centre, dim = whitening.centre, len(whitening.centre)
+    sds = np.linalg.norm(np.asarray(whitening.whiten_scores(np.eye(dim))), axis=1)
+    steps = MIN_DISTANCE_SD * target.num_shards**0.5 * DISTANCE_RATIO ** np.arange(NUM_DISTANCES)
+    num_axes = max(1, MAX_SCANNED_POINTS // (2 * NUM_DISTANCES))
+    axes = np.random.default_rng(seed).permutation(dim)[:num_axes]
+    offsets = np.concatenate([-steps[::-1], steps])
+    points = centre + (offsets[:, None] * np.eye(dim)[axes][:, None]) * sds
+    flat = jnp.asarray(points.reshape(-1, dim))
+    values, scores = (np.asarray(part) for part in evaluate(target.pilot, flat))
+    log_prior = np.asarray(jax.jit(jax.vmap(target.model.log_prior_at))(flat))
+    log_prior = np.where(np.isfinite(log_prior), log_prior, -np.inf).reshape(len(axes), -1)
+    near_prior = log_prior >= log_prior.max(axis=1, keepdims=True) - MAX_PRIOR_FALL
+    outward = np.sum(scores * (points.reshape(-1, dim) - centre), axis=1) > 0
+    candidates = np.flatnonzero(outward & np.isfinite(values) & near_prior.ravel())
+    # the highest of each side of each axis
+    best: dict[int, int] = {}
+    for index in candidates[np.argsort(-values[candidates])]:
+        best.setdefault(int(index) // NUM_DISTANCES, int(index))
+    return [flat[index] for index in list(best.values())[:MAX_SCAN_CLIMBS]]
+
+
 def _are_apart(whitening: Whitening, first: Vector, second: Vector, sd: float = 1.0) -> bool:
     white = whitening.whiten(np.stack([first, second]))
     return bool(np.linalg.norm(white[0] - white[1]) > MIN_DISTANCE_SD * sd)
-
-
-def _message(mode: Mode, share: float, space: Product) -> str:
-    params = to_params(space, jnp.asarray(mode.point[None]))
-    values = ", ".join(
-        f"{name} = {np.round(value[0], 3).tolist()}"[:MAX_LABEL_LENGTH]
-        for name, value in params.items()
-    )
-    return (
-        f"The posterior has another mode, far from the draws: it holds about {100 * share:.0f} % "
-        f"of the mass of the two, near {values}. Averages of shards cannot be trusted if there are "
-        "two modes: use a prior that rules one out, or run chains on all rows."
-    )
 
 
 def _labelled(whitening: Whitening, point: Array | Vector, space: Product) -> Vector:
@@ -134,4 +175,4 @@ def _mode(target: Target, point: Array) -> Mode | None:
     if score @ np.linalg.solve(curvature, score) > 2 * MAX_PROMISED_NATS:
         return None
     log_mass = float(values[0]) - 0.5 * float(np.linalg.slogdet(curvature)[1])
-    return Mode(np.asarray(point), log_mass)
+    return Mode(np.asarray(point), curvature, log_mass)

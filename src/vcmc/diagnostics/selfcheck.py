@@ -39,6 +39,8 @@ NUM_GROUPS = 10  # of the jackknife
 MAX_CORRECTION_SD = 0.1  # sds; after a larger correction the moved draws are evaluated again
 MAX_ROUNDS = 5  # of evaluating and moving draws
 ROUNDING = 1e-9  # relative sd below which a quantity is constant
+MAX_NONLINEAR_SHARE = 0.3  # of the scores' variance: above, an affine correction is a guess
+MAX_GAUSSIAN_SHARE = 0.05  # below, mean and covariance describe the posterior
 # standard errors per unit of the nonlinear share: of the correction's shape, and of its path;
 # tests/diagnostics/test_selfcheck.py checks that they cover
 SHAPE_ERROR = 0.5
@@ -85,6 +87,11 @@ class SelfCheck(NamedTuple):
     num_points: int
     num_not_finite: int
 
+    @property
+    def is_reliable(self) -> bool:
+        """Whether scores at the draws tell their errors."""
+        return self.errors is not None and self.not_linear <= MAX_NONLINEAR_SHARE
+
 
 class Correction(NamedTuple):
     """The shift and the scale, in whitened coordinates, that would make draws right."""
@@ -126,6 +133,8 @@ class Assessment(NamedTuple):
         score_diagnostics: Pareto k, the kernel Stein discrepancy and its p-value.
         num_points: draws at which the target was evaluated.
         num_not_finite: evaluations that were not finite.
+        log_densities: log densities at the points.
+        log_det: log determinant of the correction's scale.
     """
 
     draws: Draws
@@ -137,6 +146,22 @@ class Assessment(NamedTuple):
     score_diagnostics: tuple[float, float, float]
     num_points: int
     num_not_finite: int
+    log_densities: Float[np.ndarray, " point"] = np.empty(0)
+    log_det: float = 0.0
+
+    def improves_on(self, other: "Assessment") -> bool:
+        """Return whether these draws, made by the other's correction, are no worse than its draws.
+
+        Their objective is the mean log density plus the entropy, which the correction changes by
+        the log determinant of its scale.
+        """
+        if self.num_not_finite or not len(self.log_densities):
+            return False
+        gain = self.log_densities.mean() - other.log_densities.mean() + other.log_det
+        noise = np.hypot(
+            *(part.log_densities.std() / len(part.log_densities) ** 0.5 for part in (self, other))
+        )
+        return bool(gain > -2 * noise)
 
 
 def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) -> SelfCheck:
@@ -189,6 +214,18 @@ def corrected(draws: Draws, target: Target, seed: int) -> Draws:
     return last.draws
 
 
+def largest_error(draws: Draws, target: Target, seed: int) -> float:
+    """Return the largest estimated error of the coordinates.
+
+    It is infinite where mean and covariance do not describe the posterior: scores are not linear.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        check = self_check(draws, target, np.asarray, seed)
+    if check.errors is None or check.not_linear > MAX_GAUSSIAN_SHARE:
+        return np.inf
+    return float(np.nanmax(np.abs([check.errors.mean, check.errors.sd])))
+
+
 def _assess_repeatedly(draws: Draws, target: Target, seed: int) -> tuple[Assessment, Assessment]:
     """Assess draws, and again after each correction until they are close; return first and last."""
     generator = np.random.default_rng(seed)
@@ -197,7 +234,7 @@ def _assess_repeatedly(draws: Draws, target: Target, seed: int) -> tuple[Assessm
         if not last.is_far:
             break
         closer = _assess(last.corrected[0], target, generator)
-        if closer.num_not_finite:
+        if not closer.improves_on(last):
             break  # one step too far
         last = closer
     return first, last
@@ -241,6 +278,8 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
         estimate.least_curvature,
         (pareto_k(ratios), *discrepancy),
         *counts,
+        values,
+        float(estimate.corrections[0].scale.log_det()),
     )
 
 

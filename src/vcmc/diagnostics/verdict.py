@@ -3,21 +3,25 @@
 *Good*: no error of a mean or an sd that matters, and no warning on the way. *Doubtful*: no such
 error, but there are warnings, or the errors are not known well enough. *Poor*: errors were found.
 *Unknown*: there was no full-data log density to assess the draws with.
+
+Errors come from scores at the draws (`selfcheck.py`). Where the posterior is too far from Gaussian
+for that, they come from importance weights (`reweighting.py`). Where these are too uneven, they
+cannot be estimated, and a result is at most doubtful, unless its draws are exact: chains on all
+rows, or resampled by trustworthy weights.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ..linalg.stein import MIN_CURVATURE
-from .selfcheck import Errors, SelfCheck
+from .selfcheck import MAX_NONLINEAR_SHARE, Errors, SelfCheck
 
 # Errors of means are in posterior sds, errors of sds are relative.
 MAX_ERROR = 0.1  # errors below do not matter in practice
 MAX_STANDARD_ERROR = 0.2  # above, an estimated error says little
-MAX_NONLINEAR_SHARE = 0.3  # of the scores' variance: above, an affine correction is a guess
 NUM_MONTE_CARLO_ERRORS = 4.0  # errors that chance explains, in Monte Carlo standard errors …
 MAX_CHANCE_ERROR = 0.2  # … but none above this
 MAX_TABLE_ROWS = 30  # of a printed diagnosis
@@ -49,6 +53,7 @@ class Diagnosis:
             for any draws.
         not_linear: the largest share of the scores that is not linear in the draws: zero for a
             Gaussian posterior.
+        basis: what a good verdict rests on if the errors cannot be estimated.
     """
 
     verdict: Level
@@ -59,6 +64,7 @@ class Diagnosis:
     ksd: float = np.nan
     ksd_p_value: float = np.nan
     not_linear: float = np.nan
+    basis: str = ""
 
     @property
     def text(self) -> str:
@@ -66,6 +72,7 @@ class Diagnosis:
         sentences = [UNKNOWN if self.verdict == "unknown" else f"The result is {self.verdict}."]
         if self.errors:
             sentences.append(f"Largest estimated errors: {_largest(self.errors)}.")
+        sentences += [self.basis] if self.basis else []
         sentences += self.reasons
         if self.can_be_refined:
             sentences.append(ADVICE)
@@ -87,33 +94,63 @@ class Diagnosis:
         return "\n".join([*(rows if self.errors else []), numbers, self.text])
 
 
+class Evidence(NamedTuple):
+    """What else is known about draws.
+
+    Attributes:
+        ess: effective number of draws.
+        faults: sentences on errors that were found otherwise: another mode, a drift.
+        doubts: sentences on what the draws may miss: tails, steps.
+        exact: how the draws were made, if they are exact up to Monte Carlo error.
+        reweighted: whether the errors were estimated by importance sampling.
+    """
+
+    ess: float
+    faults: Sequence[str] = ()
+    doubts: Sequence[str] = ()
+    exact: str = ""
+    reweighted: bool = False
+
+
 def judge(
     check: SelfCheck | None,
     errors: Mapping[str, Errors],
     notes: list[str],
-    ess: float,
-    other_mode: str = "",
+    evidence: Evidence,
 ) -> Diagnosis:
     """Return the verdict on combined draws.
 
     Args:
         check: the self-check of the draws; without one, the verdict is "unknown".
-        errors: estimated errors of every parameter.
+        errors: estimated errors of every parameter; empty if they cannot be estimated.
         notes: warnings of the earlier stages.
-        ess: effective number of draws.
-        other_mode: a sentence on a mode that the draws miss, if there is one.
+        evidence: what else is known.
     """
     if check is None:
         return Diagnosis("unknown", notes)
-    faults = _faults(check, errors, ess) + ([other_mode] if other_mode else [])
-    uncertainties = [] if faults else _uncertainties(check, errors, ess)
+    faults = [*_faults(check, errors, evidence), *evidence.faults]
+    basis = "" if errors else _unknown_errors(check)
+    uncertainties: list[str] = []
+    if not faults:
+        uncertainties = [*_uncertainties(errors, evidence.ess), *evidence.doubts]
+        if basis and not evidence.exact:
+            uncertainties.insert(0, basis)
     level: Level = "poor" if faults else "doubtful" if uncertainties or notes else "good"
     numbers = (check.pareto_k, check.ksd, check.ksd_p_value, check.not_linear)
-    can_be_refined = bool(faults or uncertainties) and not (other_mode or check.num_not_finite)
-    return Diagnosis(level, faults + uncertainties + notes, can_be_refined, errors, *numbers)
+    can_be_refined = bool(faults or uncertainties) and not check.num_not_finite
+    if level == "good" and basis:
+        basis += f" {evidence.exact}"
+    return Diagnosis(
+        level,
+        faults + uncertainties + notes,
+        can_be_refined,
+        errors,
+        *numbers,
+        basis=basis if level == "good" else "",
+    )
 
 
-def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[str]:
+def _faults(check: SelfCheck, errors: Mapping[str, Errors], evidence: Evidence) -> list[str]:
     """Return a sentence for every kind of error that was found."""
     if check.num_not_finite:
         return [
@@ -121,13 +158,13 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[
             f"{check.num_points} combined draws."
         ]
     faults = []
-    if check.least_curvature < MIN_CURVATURE:
+    if check.least_curvature < MIN_CURVATURE and not (evidence.exact or evidence.reweighted):
         faults.append(
             "The posterior does not fall off around the combined draws in some direction: they lie "
             "between modes, or far in the tails."
         )
     for moment in MOMENTS:
-        limit = _limit(moment, ess)
+        limit = _limit(moment, evidence.ess)
         large = [error for error in _of_moment(errors, moment) if error.lower_bound > limit]
         if large:
             worst = max(large, key=lambda error: abs(error.value))
@@ -137,18 +174,21 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[
     return faults
 
 
-def _uncertainties(check: SelfCheck, errors: Mapping[str, Errors], ess: float) -> list[str]:
-    """Return a sentence if the errors are not known well enough to call the result good."""
-    if not errors:
-        return [
-            "The errors could not be estimated: there are too few draws, or the log density is not "
-            "finite near them."
-        ]
+def _unknown_errors(check: SelfCheck) -> str:
+    """Return a sentence that says why the errors cannot be estimated."""
     if check.not_linear > MAX_NONLINEAR_SHARE:
-        return [
-            "The posterior is far from Gaussian at the draws (nonlinear share of the scores: "
-            f"{check.not_linear:.2f}), so the estimated errors are unreliable."
-        ]
+        return (
+            "The errors cannot be estimated: the posterior is far from Gaussian at the draws "
+            f"(nonlinear share of the scores: {check.not_linear:.2f})."
+        )
+    return (
+        "The errors cannot be estimated: there are too few draws, or the log density is not "
+        "finite, or does not fall off, near them."
+    )
+
+
+def _uncertainties(errors: Mapping[str, Errors], ess: float) -> list[str]:
+    """Return a sentence if the errors are not known well enough to call the result good."""
     for moment in MOMENTS:
         limit = _limit(moment, ess)
         unclear = [

@@ -11,12 +11,15 @@ from jaxtyping import Array, Float
 from ..data.params import to_params, to_points
 from ..diagnostics import convergence
 from ..diagnostics.modes import other_mode
+from ..diagnostics.profiles import profile, profile_doubts
+from ..diagnostics.reweighting import reweighted_errors
 from ..diagnostics.selfcheck import Errors, self_check
-from ..diagnostics.verdict import Diagnosis, judge
+from ..diagnostics.verdict import Diagnosis, Evidence, judge
 from ..errors import warn_doubtful
 from ..model import Model
 from ..results.tree import make_tree, posterior_draws
 from ..target import Target
+from .drift import drift
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -28,6 +31,8 @@ ERROR_GROUPS = {
     "sd_se": "sd_error_se",
 }
 DIAGNOSIS_NUMBERS = ("pareto_k", "ksd", "ksd_p_value", "not_linear")
+
+ONE_SHARD = "The draws are those of chains on all rows, which have converged."
 
 Points = Float[np.ndarray, "chain draw dim"]
 
@@ -62,6 +67,7 @@ class Assessment(NamedTuple):
             "verdict": diagnosis.verdict,
             "verdict_text": diagnosis.text,
             "verdict_reasons": diagnosis.reasons,
+            "verdict_basis": diagnosis.basis,
             "can_be_refined": int(diagnosis.can_be_refined),
             **{name: getattr(diagnosis, name) for name in DIAGNOSIS_NUMBERS},
             "shard_warnings": self.notes,
@@ -75,6 +81,7 @@ def assess(
     notes: list[str],
     seed: int,
     *,
+    exact: str = "",
     is_refined: bool = False,
 ) -> Assessment:
     """Estimate the errors of posterior draws; without a target they are unknown.
@@ -84,21 +91,47 @@ def assess(
         target: the full-data target.
         notes: warnings of earlier stages.
         seed: seed of the choice of draws at which the target is evaluated.
+        exact: how the draws were made, if they are exact up to Monte Carlo error.
         is_refined: whether the draws are refined already, so that refining is not advised.
     """
     notes = [note[:1].upper() + note[1:] for note in notes]  # they become sentences of the verdict
     if target is None:
-        return Assessment(judge(None, {}, notes, np.nan), notes)
-    diagnosis = diagnose_draws(points, target, notes, seed)
+        return Assessment(judge(None, {}, notes, Evidence(np.nan)), notes)
+    diagnosis = diagnose_draws(points, target, notes, seed, exact)
     if is_refined:
         diagnosis = replace(diagnosis, can_be_refined=False)
     return Assessment(diagnosis, notes)
 
 
-def diagnose_draws(points: Points, target: Target, notes: list[str], seed: int) -> Diagnosis:
-    """Judge draws by full-data scores at some of them, and by a search for other modes."""
+def diagnose_draws(
+    points: Points, target: Target, notes: list[str], seed: int, exact: str = ""
+) -> Diagnosis:
+    """Judge draws by full-data scores at some of them, and by what lies around them.
+
+    Args:
+        points: the draws.
+        target: the full-data target.
+        notes: warnings of earlier stages.
+        seed: seed of the choice of draws at which the target is evaluated.
+        exact: how the draws were made, if they are exact up to Monte Carlo error.
+    """
+    try:
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            return _diagnose_draws(points, target, notes, seed, exact)
+    except (np.linalg.LinAlgError, ArithmeticError) as error:  # a verdict, too
+        reason = (
+            f"The errors cannot be estimated: the diagnosis failed ({type(error).__name__}: "
+            f"{error}), as the draws are degenerate or on very different scales."
+        )
+        return Diagnosis("doubtful", [reason, *notes], can_be_refined=not exact)
+
+
+def _diagnose_draws(
+    points: Points, target: Target, notes: list[str], seed: int, exact: str
+) -> Diagnosis:
     model = target.model
     flat = points.reshape(-1, points.shape[2])
+    names = model.space.coordinates
 
     def params_at(points: Float[Array, "draw dim"]) -> dict[str, np.ndarray]:
         return to_params(model.space, points, model.derived)
@@ -107,14 +140,24 @@ def diagnose_draws(points: Points, target: Target, notes: list[str], seed: int) 
         columns = [values.reshape(len(values), -1) for values in params_at(points).values()]
         return np.concatenate(columns, axis=1)
 
-    with np.errstate(invalid="ignore", divide="ignore"):  # constants have no error
-        check = self_check(flat, target, quantities, seed)
-    ess = float(np.nanmin(convergence.ess(points[None])))
+    check = self_check(flat, target, quantities, seed)
+    mode = other_mode(flat, target, seed)
+    faults = [mode.sentence(model.space)] if mode else []
+    doubts = profile_doubts(profile(flat, target, seed), names)
+    known, reweighted = check.errors, None
+    if not check.is_reliable:
+        known = None
+        if not exact and not check.num_not_finite:
+            known = reweighted = reweighted_errors(flat, target, quantities, seed)
+        if not exact and known is None and (sentence := drift(flat, target, names, seed)):
+            faults.append(sentence)
     errors = {}
-    if check.errors is not None:
+    if known is not None:
         shapes = {name: values.shape[1:] for name, values in params_at(jnp.asarray(flat)).items()}
-        errors = _by_parameter(check.errors, shapes)
-    return judge(check, errors, notes, ess, other_mode(flat, target, seed))
+        errors = _by_parameter(known, shapes)
+    ess = float(np.nanmin(convergence.ess(points[None])))
+    evidence = Evidence(ess, faults, doubts, exact, reweighted is not None)
+    return judge(check, errors, notes, evidence)
 
 
 def _by_parameter(errors: Errors, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Errors]:
@@ -162,7 +205,9 @@ def stored_diagnosis(tree: "DataTree") -> Diagnosis:
     numbers = {name: float(tree.attrs[name]) for name in DIAGNOSIS_NUMBERS}
     reasons = text_list(tree, "verdict_reasons")
     can_be_refined = bool(tree.attrs["can_be_refined"])
-    return Diagnosis(tree.attrs["verdict"], reasons, can_be_refined, errors, **numbers)
+    basis = tree.attrs.get("verdict_basis", "")
+    verdict = tree.attrs["verdict"]
+    return Diagnosis(verdict, reasons, can_be_refined, errors, **numbers, basis=basis)
 
 
 def text_list(tree: "DataTree", name: str) -> list[str]:

@@ -42,12 +42,14 @@ class Posterior(NamedTuple):
         groups: the groups of the tree.
         notes: warnings.
         settings: settings that the tree records.
+        exact: how the draws were made, if they are exact up to Monte Carlo error.
     """
 
     points: Float[np.ndarray, "chain draw dim"]
     groups: dict[str, dict[str, np.ndarray]]
     notes: list[str]
     settings: dict[str, Any]
+    exact: str = ""
 
 
 def combine_shards(

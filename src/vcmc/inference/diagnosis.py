@@ -45,4 +45,5 @@ def diagnose(
         return stored_diagnosis(tree)
     target = result_target(model, rows, int(tree.attrs.get("num_shards", 1)), executor, seed)
     points = posterior_points(tree, target.model)
-    return diagnose_draws(points, target, text_list(tree, "shard_warnings"), seed)
+    notes, exact = text_list(tree, "shard_warnings"), str(tree.attrs.get("exact", ""))
+    return diagnose_draws(points, target, notes, seed, exact)

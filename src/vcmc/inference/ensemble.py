@@ -4,7 +4,8 @@ Hamiltonian Monte Carlo in coordinates that the chains' starting points whiten. 
 is nearly a standard Gaussian, of which a trajectory of length $\pi / 2$ makes an independent draw.
 It takes a few leapfrog steps, each of which evaluates the target once, at the points of all
 chains. Lengths are jittered, and the step size is adapted to the acceptance of all chains together,
-by the dual averaging of Hoffman and Gelman (2014).
+by the dual averaging of Hoffman and Gelman (2014). Where the chains disagree after a while, the
+coordinates are whitened again by their recent positions, and what came before is warm-up.
 """
 
 from collections.abc import Callable
@@ -29,6 +30,11 @@ TARGET_ACCEPTANCE = 0.7  # acceptance rate to which the step size is adapted
 # Share of trajectories with a tenth of the step size: they free chains from steep places.
 SMALL_STEP_SHARE = 0.1
 MAX_LEAPFROG_STEPS = 64  # in a trajectory
+# Iterations after which coordinates are whitened again, if R-hat is above MAX_WHITE_RHAT and there
+# are enough positions for a covariance.
+WHITENING_ITERATIONS = (50, 100, 200)
+MAX_WHITE_RHAT = 1.3
+MIN_POSITIONS_PER_COORDINATE = 5
 
 Batch = Float[np.ndarray, "chain dim"]
 
@@ -66,33 +72,27 @@ def run_chains(
     goal: Goal,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
+    other_starts: Batch | None = None,
 ) -> Run:
     """Run chains from some of the draws until R-hat is below 1.01 with enough effective draws.
 
-    Warm-up, the first quarter of a run or more, is left out.
+    Warm-up, the first quarter of a run or more, is left out. `other_starts` replace the starts of
+    the first chains.
     """
     generator = np.random.default_rng(seed)
     chains = _Chains(target, starts, generator)
-    state = chains.initial_state(goal.num_chains)
-    positions: list[Batch] = []
-    acceptances: list[float] = []
+    state = chains.initial_state(goal.num_chains, other_starts)
     run = None
-    while len(positions) < goal.max_iterations:
-        is_warmup = len(positions) < _num_warmup(len(positions))
-        state, acceptance = chains.move(state, adapt=is_warmup)
-        positions.append(state.position)
-        acceptances.append(acceptance)
+    for count in range(1, goal.max_iterations + 1):
+        state = chains.move(state)
         advance()
-        count = len(positions)
-        if count % CHECK_INTERVAL == 0 and count - _num_warmup(count) >= MIN_ITERATIONS:
-            run = chains.summarize(positions, acceptances, goal.min_ess)
+        if count in WHITENING_ITERATIONS:
+            state = chains.whitened_again(state)
+        if count % CHECK_INTERVAL == 0 and chains.num_kept >= MIN_ITERATIONS:
+            run = chains.summarize(goal.min_ess)
             if run.has_converged:
                 return run
-    return run or chains.summarize(positions, acceptances, goal.min_ess)
-
-
-def _num_warmup(num_iterations: int) -> int:
-    return max(MIN_WARMUP, num_iterations // 4)
+    return run or chains.summarize(goal.min_ess)
 
 
 class _Chains:
@@ -110,9 +110,36 @@ class _Chains:
         self.whitening = Whitening.from_draws(starts)
         self.num_evaluations = 0
         self.step_size = _StepSize(starts.shape[1] ** -0.25)
+        self.positions: list[Batch] = []  # of all iterations, as points
+        self.acceptances: list[float] = []
+        self.first = 0  # iteration, in the current coordinates
 
-    def initial_state(self, num_chains: int) -> State:
+    @property
+    def num_warmup(self) -> int:
+        """Iterations to leave out: the first quarter since the coordinates were chosen, or more."""
+        return self.first + max(MIN_WARMUP, (len(self.positions) - self.first) // 4)
+
+    @property
+    def num_kept(self) -> int:
+        """Iterations after warm-up."""
+        return len(self.positions) - self.num_warmup
+
+    def initial_state(self, num_chains: int, other_starts: Batch | None = None) -> State:
         """Return chains at different draws at which the target is finite."""
+        state = self._state_at_draws(num_chains)
+        if other_starts is None or not len(other_starts):
+            return state
+        others = self._evaluate(self.whitening.whiten(other_starts[:num_chains]))
+        is_finite = np.isfinite(others.log_densities) & np.isfinite(others.scores).all(axis=1)
+        count = int(is_finite.sum())
+        return State(
+            *(
+                np.concatenate([part[is_finite], own[count:]])
+                for part, own in zip(others, state, strict=True)
+            )
+        )
+
+    def _state_at_draws(self, num_chains: int) -> State:
         order = self.generator.permutation(len(self.starts))
         for first in range(0, len(order), num_chains):
             chosen = np.resize(order[first : first + num_chains], num_chains)
@@ -134,8 +161,9 @@ class _Chains:
             position, np.asarray(log_densities), self.whitening.whiten_scores(np.asarray(scores))
         )
 
-    def move(self, state: State, adapt: bool) -> tuple[State, float]:
-        """Run one trajectory of every chain; return the new state and the mean acceptance."""
+    def move(self, state: State) -> State:
+        """Run one trajectory of every chain, and record the new positions."""
+        adapt = len(self.positions) < self.num_warmup
         size = self.step_size.current if adapt else self.step_size.averaged
         length = self.generator.uniform(0.7, 1.1) * np.pi / 2
         num_steps = int(np.clip(np.ceil(length / size), 1, MAX_LEAPFROG_STEPS))
@@ -160,19 +188,36 @@ class _Chains:
             np.where(is_accepted, proposal.log_densities, state.log_densities),
             np.where(is_accepted[:, None], proposal.scores, state.scores),
         )
-        return new_state, acceptance
+        self.positions.append(self.whitening.unwhiten(new_state.position))
+        self.acceptances.append(acceptance)
+        return new_state
 
-    def summarize(self, positions: list[Batch], acceptances: list[float], min_ess: float) -> Run:
+    def whitened_again(self, state: State) -> State:
+        """Whiten the coordinates by the recent positions, if the chains disagree in them."""
+        recent = np.stack(self.positions[len(self.positions) // 2 :], axis=1)
+        points = recent.reshape(-1, recent.shape[2])
+        if len(points) < MIN_POSITIONS_PER_COORDINATE * points.shape[1]:
+            return state
+        if not np.nanmax(convergence.rhat(recent[None])) > MAX_WHITE_RHAT:
+            return state
+        self.whitening = Whitening.from_draws(points)
+        self.step_size = _StepSize(points.shape[1] ** -0.25)
+        self.first = len(self.positions)
+        return self._evaluate(self.whitening.whiten(self.positions[-1]))
+
+    def summarize(self, min_ess: float) -> Run:
         """Drop the warm-up, and judge whether the chains have converged."""
-        first = min(_num_warmup(len(positions)), len(positions) - 4)
-        white = np.stack(positions[first:], axis=1)
-        rhat = float(np.max(convergence.rhat(white[None])))
-        ess = float(np.min(convergence.ess(white[None])))
+        first = min(self.num_warmup, len(self.positions) - 4)
+        draws = np.stack(self.positions[first:], axis=1)
+        white = self.whitening.whiten(draws.reshape(-1, draws.shape[2])).reshape(draws.shape)
+        # NaN for a coordinate that does not vary at all
+        rhat = float(np.max(np.nan_to_num(convergence.rhat(white[None]), nan=np.inf)))
+        ess = float(np.min(np.nan_to_num(convergence.ess(white[None]), nan=0.0)))
         return Run(
-            self.whitening.unwhiten(white),
+            draws,
             rhat,
             ess,
-            float(np.mean(acceptances[first:])),
+            float(np.mean(self.acceptances[first:])),
             self.num_evaluations,
             has_converged=rhat < MAX_RHAT and ess >= min_ess,
         )

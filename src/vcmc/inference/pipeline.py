@@ -16,7 +16,7 @@ from ..progress import ProgressDisplay, ProgressMode
 from ..results.tree import make_tree
 from ..samplers import AbstractSampler
 from .arguments import check_model
-from .assessment import Assessment, assess, result_tree
+from .assessment import ONE_SHARD, Assessment, assess, result_tree
 from .clock import Clock
 from .combination import Posterior, combine_shards
 from .preparation import Prepared, Request, as_partition, prepare
@@ -116,7 +116,7 @@ def infer(
             clock.lap("refine")
         assessment = _assess(prepared, posterior, seed, display, is_refined=refine)
         clock.lap("diagnose")
-    settings = prepared.settings | posterior.settings | clock.seconds
+    settings = prepared.settings | posterior.settings | clock.seconds | {"exact": posterior.exact}
     tree = result_tree(posterior.groups, settings, assessment)
     if request.store:
         request.store.save_tree(posterior.groups | assessment.groups, tree.attrs)
@@ -165,6 +165,7 @@ def _combine(
     return posterior._replace(
         groups=posterior.groups | {"sample_seconds": draws.seconds},
         notes=prepared.notes + posterior.notes,
+        exact=ONE_SHARD if target.num_shards == 1 else "",
     )
 
 
@@ -177,12 +178,12 @@ def _refine(
         refined = refine_draws(posterior.points, target, seed=seed, advance=stage.advance)
         stage.finish()
     params = to_params(target.model.space, jnp.asarray(refined.points), target.model.derived)
-    # notes about the shards do not matter to refined draws
     return Posterior(
         refined.points,
         posterior.groups | {"posterior": params},
-        refined.notes,
+        refined.notes if refined.exact else refined.notes + posterior.notes,
         refined.settings,
+        refined.exact,
     )
 
 
@@ -196,7 +197,12 @@ def _assess(
     with _keep_posterior("diagnosing", prepared, posterior):
         stage = display.stage("diagnose", None)
         assessment = assess(
-            posterior.points, prepared.target, posterior.notes, seed, is_refined=is_refined
+            posterior.points,
+            prepared.target,
+            posterior.notes,
+            seed,
+            exact=posterior.exact,
+            is_refined=is_refined,
         )
         stage.finish()
     return assessment

@@ -1,11 +1,12 @@
 """The verb `refine`: from combined draws to draws of the posterior itself.
 
 Importance sampling is tried first; where its weights are too uneven, many short chains run on the
-full-data target.
+full-data target. The better of the draws before and after is returned: refined draws have a Monte
+Carlo error of their own, and chains that have not converged may have gone astray.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,15 +14,18 @@ from jaxtyping import Float
 
 from ..data.params import to_params
 from ..diagnostics.importance import smoothed_weights
-from ..diagnostics.selfcheck import corrected
+from ..diagnostics.modes import OtherMode, other_mode
+from ..diagnostics.selfcheck import corrected, largest_error
 from ..errors import warn_doubtful
+from ..linalg.operators import AbstractMatrix
+from ..linalg.whitening import Whitening
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.tree import add_groups
 from ..samplers.proposals import Proposal, systematic_resample
 from ..target import Target
 from .arguments import check_integer
-from .assessment import ERROR_GROUPS, assess, posterior_points
+from .assessment import ERROR_GROUPS, assess, posterior_points, text_list
 from .clock import Clock
 from .ensemble import MAX_ITERATIONS, MAX_RHAT, MIN_ESS, NUM_CHAINS, Goal, run_chains
 from .preparation import result_target
@@ -33,17 +37,27 @@ NUM_PILOT_PROPOSALS = 500  # evaluated to decide whether importance sampling suf
 MAX_PROPOSALS = 5000  # if more are needed, chains run instead
 MAX_PARETO_K = 0.5  # below it, the variance of the importance ratios is finite
 MIN_DRAWS_PER_COORDINATE = 5  # for a proposal as wide as the posterior
+MIN_NOTABLE_ERROR = 0.05  # sds: refined draws with smaller errors are not compared with others
+MAX_TRUSTED_RHAT = 1.05  # of chains that are better than combined draws, converged or not
 PROPOSAL_MARGIN = 1.2  # factor on the number of proposals that the pilot's effective share implies
 
 DEFAULT_GOAL = Goal()
 
 
 class RefinedDraws(NamedTuple):
-    """Draws that are exact up to Monte Carlo error, their settings, and warnings."""
+    """Refined draws.
+
+    Attributes:
+        points: the draws.
+        settings: what the tree records about the refinement.
+        notes: warnings.
+        exact: how the draws were made, if they are exact up to Monte Carlo error.
+    """
 
     points: Float[np.ndarray, "chain draw dim"]
     settings: dict[str, Any]
     notes: list[str]
+    exact: str = ""
 
 
 def refine(
@@ -95,15 +109,21 @@ def refine(
         refined = refine_draws(points, target, goal, seed, stage.advance)
         stage.finish()
     clock.lap("refine")
-    # notes about the shards do not matter to refined draws
-    assessment = assess(refined.points, target, refined.notes, seed, is_refined=True)
+    # notes about the shards do not matter to exact draws
+    notes = refined.notes + ([] if refined.exact else text_list(tree, "shard_warnings"))
+    assessment = assess(refined.points, target, notes, seed, exact=refined.exact, is_refined=True)
     clock.lap("diagnose")
     warn_doubtful(assessment.warnings)
     params = to_params(model.space, jnp.asarray(refined.points), model.derived)
     return add_groups(
         tree,
         {**assessment.groups, "posterior": params},
-        {**refined.settings, **clock.seconds, **assessment.attributes},
+        {
+            **refined.settings,
+            **clock.seconds,
+            **assessment.attributes,
+            "exact": refined.exact,
+        },
         drop=("weights", "optimization", *ERROR_GROUPS.values()),
     )
 
@@ -116,21 +136,43 @@ def refine_draws(
     advance: Callable[[], None] = lambda: None,
 ) -> RefinedDraws:
     """Refine draws that are given as points."""
-    draws = corrected(points.reshape(-1, points.shape[2]), target, seed)
-    refined = _by_importance(draws, target, goal.min_ess, seed, advance)
-    if isinstance(refined, RefinedDraws):
-        return refined
-    num_rejected = refined
-    run = run_chains(target, draws, goal, seed, advance)
+    original = points.reshape(-1, points.shape[2])
+    draws = corrected(original, target, seed)
+    mode = other_mode(draws, target, seed)
+    refined = num_rejected = 0 if mode else _by_importance(draws, target, goal, seed, advance)
+    if not isinstance(refined, RefinedDraws):
+        refined = _by_chains(draws, mode, target, goal, seed, advance)
+        refined.settings["refined_evaluations"] += num_rejected
+    return _better(points, draws.reshape(points.shape), refined, target, seed)
+
+
+def _by_chains(
+    draws: Float[np.ndarray, "draw dim"],
+    mode: OtherMode | None,
+    target: Target,
+    goal: Goal,
+    seed: int,
+    advance: Callable[[], None],
+) -> RefinedDraws:
+    """Run chains from the draws, and some from another mode, by its share of the mass."""
+    others = None
+    if mode is not None:
+        count = round(mode.share * goal.num_chains)
+        noise = np.random.default_rng((seed, 3)).normal(size=(count, draws.shape[1]))
+        around = Whitening.from_curvature(mode.mode.point, mode.mode.curvature)
+        others = np.asarray(around.unwhiten(noise))
+    run = run_chains(target, draws, goal, seed, advance, others)
     settings = {
         "refined_by": "chains",
         "refined_rhat": run.rhat,
         "refined_ess": run.ess,
         "refined_acceptance": run.acceptance,
-        "refined_evaluations": run.num_evaluations + num_rejected,
+        "refined_evaluations": run.num_evaluations,
     }
+    numbers = f"R-hat {run.rhat:.3f}, {run.ess:.0f} effective draws"
     if run.has_converged:
-        return RefinedDraws(run.draws, settings, [])
+        exact = f"The draws are those of {goal.num_chains} chains on all rows ({numbers})."
+        return RefinedDraws(run.draws, settings, [], exact)
     note = (
         f"refinement did not converge: R-hat is {run.rhat:.3f} (goal: below {MAX_RHAT}) with "
         f"{run.ess:.0f} effective draws (goal: {goal.min_ess:.0f}) after {goal.max_iterations} "
@@ -139,10 +181,71 @@ def refine_draws(
     return RefinedDraws(run.draws, settings, [note])
 
 
+def _better(
+    points: Float[np.ndarray, "chain draw dim"],
+    shifted: Float[np.ndarray, "chain draw dim"],
+    refined: RefinedDraws,
+    target: Target,
+    seed: int,
+) -> RefinedDraws:
+    """Return refined draws, or the draws before, shifted and scaled or not, if they are better.
+
+    Estimated errors are compared where the posterior is close to Gaussian. Elsewhere chains that have come close to
+    each other are better; of others, draws with the larger objective: mean log density and entropy.
+    """
+    after = _flat(refined.points)
+    if refined.settings.get("refined_rhat", 1.0) > MAX_TRUSTED_RHAT:
+        objective, objective_before = (
+            _objective(draws, target, seed) for draws in (after, _flat(points))
+        )
+        if not objective_before > objective:
+            return refined
+        note = "the draws before refinement were kept, as their objective is larger."
+        return _unrefined(points, refined, [*refined.notes, note])
+    error = largest_error(after, target, seed)
+    if not error > MIN_NOTABLE_ERROR:
+        return refined
+    error_before = largest_error(_flat(shifted), target, seed)
+    if not 2 * error_before < error:
+        return refined
+    note = (
+        f"the draws before refinement were kept: their estimated errors (at most "
+        f"{error_before:.2g} sd) are below the Monte Carlo error of refined draws ({error:.2g} "
+        "sd). Raise min_ess for better ones."
+    )
+    kept = _unrefined(shifted, refined, [])
+    return kept._replace(settings=kept.settings | {"refinement": note})
+
+
+def _unrefined(
+    points: Float[np.ndarray, "chain draw dim"], refined: RefinedDraws, notes: list[str]
+) -> RefinedDraws:
+    """Return draws that stay as they were, or were only shifted and scaled."""
+    settings = {
+        "refined_by": "shift and scale",
+        "refined_evaluations": refined.settings["refined_evaluations"],
+    }
+    return RefinedDraws(points, settings, notes)
+
+
+def _flat(points: Float[np.ndarray, "chain draw dim"]) -> Float[np.ndarray, "draw dim"]:
+    return points.reshape(-1, points.shape[2])
+
+
+def _objective(draws: Float[np.ndarray, "draw dim"], target: Target, seed: int) -> float:
+    """Return the mean log density of some draws, plus the entropy of a Gaussian like them."""
+    chosen = np.random.default_rng(seed).permutation(len(draws))[:NUM_PILOT_PROPOSALS]
+    values = np.asarray(target(jnp.asarray(draws[chosen]))[0])
+    if not np.isfinite(values).all():
+        return -np.inf
+    root = Whitening.from_draws(draws).root
+    return float(values.mean() + cast(AbstractMatrix, root).log_det())
+
+
 def _by_importance(
     draws: Float[np.ndarray, "draw dim"],
     target: Target,
-    min_ess: float,
+    goal: Goal,
     seed: int,
     advance: Callable[[], None],
 ) -> RefinedDraws | int:
@@ -152,7 +255,7 @@ def _by_importance(
         return 0
     generator = np.random.default_rng((seed, 1))
     proposal = Proposal.of(draws)
-    count = max(num_draws, int(np.ceil(min_ess)))
+    count = max(num_draws, int(np.ceil(goal.min_ess)))
     points, log_ratios = proposal.propose(NUM_PILOT_PROPOSALS, target, generator, advance)
     if not np.isfinite(log_ratios).any():
         return NUM_PILOT_PROPOSALS
@@ -167,7 +270,7 @@ def _by_importance(
         log_ratios = np.concatenate([log_ratios, more.log_ratios])
     weights, shape = smoothed_weights(log_ratios - np.max(log_ratios))
     ess = float(1 / np.sum(weights**2))
-    if not (shape < MAX_PARETO_K and ess >= min_ess):
+    if not (shape < MAX_PARETO_K and ess >= goal.min_ess):
         return len(points)
     settings = {
         "refined_by": "importance sampling",
@@ -175,4 +278,9 @@ def _by_importance(
         "refined_ess": ess,
         "refined_evaluations": len(points),
     }
-    return RefinedDraws(points[systematic_resample(weights, count, generator)][None], settings, [])
+    exact = (
+        f"The draws are resampled from {len(points)} proposals (Pareto k {shape:.2f}, {ess:.0f} "
+        "effective draws)."
+    )
+    resampled = points[systematic_resample(weights, count, generator)]
+    return RefinedDraws(resampled[None], settings, [], exact)

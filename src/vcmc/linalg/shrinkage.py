@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 TINY = 1e-300  # keeps quotients finite where the denominator is zero
+RIDGES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # on correlations, tried in turn where they are singular
 
 
 def means_and_covariances(
@@ -59,11 +60,11 @@ def shrinkage(
     if dim == 1:
         return covariances, np.zeros(num_shards)
     pooled = covariances.mean(axis=0)
-    scales = np.sqrt(np.diag(pooled))
+    scales = np.maximum(np.sqrt(np.diag(pooled)), TINY)
     correlation = pooled / np.outer(scales, scales)
     intensity, _ = _intensities(correlation[None], int(counts.sum()))
     pooled = (1 - intensity[0]) * pooled + intensity[0] * np.diag(scales**2)
-    inverse = np.linalg.inv(np.linalg.cholesky(pooled))
+    inverse = np.linalg.inv(covariance_root(pooled))
     intensities, variances = _intensities(inverse @ covariances @ inverse.T, counts[:, 0, 0])
     shares = intensities[:, None, None]
     return (1 - shares) * covariances + shares * variances[:, None, None] * pooled, intensities
@@ -78,3 +79,25 @@ def _intensities(
     squares = np.einsum("kij,kij->k", covariances, covariances) / dim**2
     excesses = np.maximum(squares - variances**2 / dim, TINY)
     return np.minimum((squares + variances**2) / ((num_draws + 1) * excesses), 1.0), variances
+
+
+def covariance_root(covariance: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
+    """Return the Cholesky root of a covariance; of one that is close to singular, with a ridge.
+
+    Draws of very different scales, or of coordinates that determine each other, have covariances
+    that rounding errors make indefinite. The ridge is on the correlations, as small as possible.
+    """
+    if not np.isfinite(covariance).all():
+        raise np.linalg.LinAlgError("the covariance of the draws is not finite")
+    try:
+        return np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        sds = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    sds = np.where(sds > 0, sds, 1.0)
+    correlation = covariance / np.outer(sds, sds)
+    for ridge in RIDGES:
+        try:
+            return sds[:, None] * np.linalg.cholesky(correlation + ridge * np.eye(len(sds)))
+        except np.linalg.LinAlgError:
+            continue
+    return np.diag(sds)

@@ -19,6 +19,7 @@ from .operators import (
     DiagonalOperator,
     Values,
 )
+from .shrinkage import covariance_root
 
 MIN_DRAWS_PER_DIM = 1.5  # with fewer draws, a covariance is close to singular
 MIN_RELATIVE_CURVATURE = 1e-10  # eigenvalues below this share of the largest are rounding errors
@@ -41,9 +42,9 @@ class Whitening(eqx.Module):
         centre = draws.mean(axis=0)
         centred = draws - centre
         if dim <= MAX_DENSE_DIM and num_draws >= MIN_DRAWS_PER_DIM * dim:
-            root = np.linalg.cholesky(centred.T @ centred / num_draws)
-            return cls(centre, DenseOperator(root))
-        return cls(centre, DiagonalOperator(centred.std(axis=0)))
+            return cls(centre, DenseOperator(covariance_root(centred.T @ centred / num_draws)))
+        sds = centred.std(axis=0)
+        return cls(centre, DiagonalOperator(np.where(sds > 0, sds, 1.0)))
 
     @classmethod
     def from_curvature(

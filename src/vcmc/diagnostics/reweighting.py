@@ -1,0 +1,42 @@
+r"""Estimate the error of combined draws by importance sampling, without assuming a shape.
+
+Points of a Student t with the draws' mean and covariance are weighted by the full-data density.
+Where the weights can be trusted, which is in few dimensions, their mean and sd are those of the
+posterior up to Monte Carlo error, however nonlinear its scores are.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ..samplers.proposals import Proposal
+from ..target import Target
+from .importance import smoothed_weights
+from .selfcheck import Errors, Quantities
+
+NUM_PROPOSALS = 1000
+MAX_PARETO_K = 0.5  # below it, the variance of the weights is finite
+MIN_EFFECTIVE = 200.0  # proposals, for standard errors below 0.1 sd
+
+
+def reweighted_errors(
+    draws: Float[np.ndarray, "draw dim"], target: Target, quantities: Quantities, seed: int
+) -> Errors | None:
+    """Return the errors of draws by importance sampling, or None if its weights are too uneven."""
+    generator = np.random.default_rng((seed, 2))
+    points, log_ratios = Proposal.of(draws).propose(NUM_PROPOSALS, target, generator)
+    if not np.isfinite(log_ratios).any():
+        return None
+    weights, shape = smoothed_weights(log_ratios)
+    if not (shape < MAX_PARETO_K and 1 / np.sum(weights**2) > MIN_EFFECTIVE):
+        return None
+    values, original = quantities(jnp.asarray(points)), quantities(jnp.asarray(draws))
+    means = weights @ values
+    deviations = values - means
+    variances = weights @ deviations**2
+    sds = np.sqrt(variances)
+    mean_se = np.sqrt(weights**2 @ deviations**2) / sds
+    sd_se = np.sqrt(weights**2 @ (deviations**2 - variances) ** 2) / (2 * variances)
+    return Errors(
+        (original.mean(axis=0) - means) / sds, mean_se, original.std(axis=0) / sds - 1, sd_se
+    )
