@@ -64,7 +64,7 @@ class Case:
         return vcmc.refine(tree, self.model, self.rows, progress=False) if refine else tree
 
     def errors(self, tree: Any) -> tuple[float, float]:
-        """Return the largest error of a mean, in posterior sds, and the largest relative of an sd."""
+        """Return the largest error of a mean (in posterior sds) and of an sd (relative)."""
         draws = vcmc.posterior_draws(tree)
         mean_errors, sd_errors = [], []
         for name, (mean, sd) in self.truth.items():
