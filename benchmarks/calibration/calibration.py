@@ -17,6 +17,7 @@ import argparse
 import csv
 import gc
 import json
+import statistics
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -41,9 +42,9 @@ def main() -> None:
     runs: list[Run] = []
     for kind in options.kinds:
         if kind in SOUND:
-            found = _sound_runs(kind, options.seeds or num_sound, options.refine)
+            found = _sound_runs(kind, options.seeds or num_sound, options)
         else:
-            found = _fault_runs(kind, options.seeds or num_faults, options.refine)
+            found = _fault_runs(kind, options.seeds or num_faults, options)
         for run in found:
             runs.append(run)
             if options.verbose:
@@ -61,6 +62,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument("--seeds", type=int, help="runs of each kind, in place of 20 and 16")
     parser.add_argument(
+        "--first-seed", type=int, default=0, help="first seed: others than 0 give other data"
+    )
+    parser.add_argument(
         "--kinds", default="sound,faults", help="models and kinds of faults, or sound, or faults"
     )
     parser.add_argument("--refine", action="store_true", help="refine every result")
@@ -74,20 +78,20 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _sound_runs(model: str, num_runs: int, refine: bool) -> Iterator[Run]:
+def _sound_runs(model: str, num_runs: int, options: argparse.Namespace) -> Iterator[Run]:
     """Run a model on data sets that differ, for every number of shards."""
     for num_shards in NUM_SHARDS:
         for number in range(num_runs):
-            seed = 1000 * num_shards + number
+            seed = 10**6 * num_shards + options.first_seed + number
             case = SOUND[model](seed, num_shards)
-            yield run_case(case, "sound", f"{model}, K = {num_shards}", seed, refine)
+            yield run_case(case, "sound", f"{model}, K = {num_shards}", seed, options.refine)
 
 
-def _fault_runs(kind: str, num_runs: int, refine: bool) -> Iterator[Run]:
+def _fault_runs(kind: str, num_runs: int, options: argparse.Namespace) -> Iterator[Run]:
     """Run a kind of fault until so many results are wrong, or errors; give up in the end."""
     num_counted = 0
-    for seed in range(MAX_TRIES * num_runs):
-        run = run_case(FAULTS[kind](seed), "fault", kind, seed, refine)
+    for seed in range(options.first_seed, options.first_seed + MAX_TRIES * num_runs):
+        run = run_case(FAULTS[kind](seed), "fault", kind, seed, options.refine)
         yield run
         num_counted += run.is_wrong or run.verdict == "error"
         if num_counted == num_runs:
@@ -148,8 +152,8 @@ def _table_row(kind: str, runs: list[Run]) -> str:
 
 
 def _median(values: list[float]) -> float:
-    known = sorted(value for value in values if value == value)
-    return known[len(known) // 2] if known else float("nan")
+    known = [value for value in values if value == value]
+    return statistics.median(known) if known else float("nan")
 
 
 def _rate(title: str, count: int, total: int) -> str:

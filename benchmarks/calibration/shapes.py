@@ -47,7 +47,8 @@ def change_point(seed: int) -> Case:
     return Case(SMALL_STEP, rows, truth, 2)
 
 
-NUM_GROUPS, GROUP_ROWS = 8, 5
+NUM_GROUPS, GROUP_ROWS, GROUP_NOISE = 8, 20, 2.0
+MEAN_VARIANCE = GROUP_NOISE**2 / GROUP_ROWS  # of a group's mean of rows
 
 
 def _funnel_log_prior(params):
@@ -58,22 +59,22 @@ def _funnel_log_prior(params):
 FUNNEL = vcmc.Model(
     {"mu": vcmc.Real(), "tau": vcmc.Positive(), "theta": vcmc.Real(NUM_GROUPS)},
     _funnel_log_prior,
-    lambda params, rows: norm.logpdf(rows["y"], params["theta"][rows["group"]]),
+    lambda params, rows: norm.logpdf(rows["y"], params["theta"][rows["group"]], GROUP_NOISE),
 )
 
 
 def funnel(seed: int) -> Case:
-    """Return a centred hierarchical model with few rows per group and a small scale.
+    """Return a centred hierarchical model with few groups, which differ little.
 
     Given tau, everything is Gaussian; tau is summed over a grid.
     """
     generator = np.random.default_rng(seed)
     group = np.repeat(np.arange(NUM_GROUPS), GROUP_ROWS)
     effects = 1.0 + generator.uniform(0.0, 0.5) * generator.normal(size=NUM_GROUPS)
-    y = effects[group] + generator.normal(size=len(group))
+    y = effects[group] + GROUP_NOISE * generator.normal(size=len(group))
     means = y.reshape(NUM_GROUPS, GROUP_ROWS).mean(axis=1)
     tau = np.linspace(0.0005, 6, 12_000)[:, None]
-    variance = tau**2 + 1 / GROUP_ROWS
+    variance = tau**2 + MEAN_VARIANCE
     precision = NUM_GROUPS / variance + 1 / 25
     mu = means.sum() / variance / precision
     log_weight = (
@@ -87,7 +88,7 @@ def funnel(seed: int) -> Case:
     weight /= weight.sum()
     shrinkage = tau**2 / variance
     theta = shrinkage * means + (1 - shrinkage) * mu
-    theta_variance = shrinkage / GROUP_ROWS + (1 - shrinkage) ** 2 / precision
+    theta_variance = shrinkage * MEAN_VARIANCE + (1 - shrinkage) ** 2 / precision
     truth = {
         "mu": [moment[0] for moment in mixture_moments(weight, mu, precision**-0.5)],
         "tau": [moment[0] for moment in mixture_moments(weight, tau, 0 * tau)],
