@@ -26,7 +26,7 @@ from pathlib import Path
 from case import Run, run_case
 from faults import FAULTS
 from scipy.stats import beta
-from sound import NUM_SHARDS, SOUND
+from sound import NUM_ROWS, NUM_SHARDS, SOUND
 
 NUM_SOUND, NUM_FAULTS = 20, 16  # runs by model and number of shards; by kind of fault
 QUICK_SHARE = 0.1
@@ -67,6 +67,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--kinds", default="sound,faults", help="models and kinds of faults, or sound, or faults"
     )
+    parser.add_argument(
+        "--rows", type=int, default=NUM_ROWS, help="rows of the sound models; fewer are harder"
+    )
     parser.add_argument("--refine", action="store_true", help="refine every result")
     parser.add_argument("--verbose", action="store_true", help="a line for every run")
     parser.add_argument("--out", type=Path, help="a .csv or .json file of all runs")
@@ -83,7 +86,7 @@ def _sound_runs(model: str, num_runs: int, options: argparse.Namespace) -> Itera
     for num_shards in NUM_SHARDS:
         for number in range(num_runs):
             seed = 10**6 * num_shards + options.first_seed + number
-            case = SOUND[model](seed, num_shards)
+            case = SOUND[model](seed, num_shards, options.rows)
             yield run_case(case, "sound", f"{model}, K = {num_shards}", seed, options.refine)
 
 

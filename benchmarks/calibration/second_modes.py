@@ -65,8 +65,8 @@ CLUSTERS = vcmc.Model(
 
 
 def clusters(seed: int) -> Case:
-    """Return Cauchy rows in two clusters of the same size."""
+    """Return Cauchy rows in two tight clusters of the same size."""
     generator = np.random.default_rng(seed)
-    y = np.repeat([100.0, 108.0], 20) + 0.5 * generator.normal(size=40)
+    y = np.repeat([100.0, 108.0], 60) + 0.2 * generator.normal(size=120)
     truth = grid_moments(CLUSTERS, {"y": y}, {"theta": np.linspace(90, 118, 14_001)})
     return Case(CLUSTERS, {"y": y}, truth, NUM_SHARDS)

@@ -15,9 +15,9 @@ from truths import importance_moments
 
 import vcmc
 
-NUM_ROWS = 2000
+NUM_ROWS = 1000  # by default
 NUM_SHARDS = (4, 20)
-RARE_SHARE = 0.1  # of rows whose covariate is not zero: ten in each of 20 shards
+RARE_SHARE = 0.1  # of rows whose covariate is not zero: five in each of 20 shards of 50 rows
 DOF = 4.0
 
 
@@ -29,12 +29,12 @@ def _case(model, rows, near, seed, num_shards, sorted_parameter="") -> Case:
 LOGISTIC = vcmc.models.Logistic(5)
 
 
-def logistic(seed: int, num_shards: int) -> Case:
+def logistic(seed: int, num_shards: int, num_rows: int) -> Case:
     """Return a logistic regression on an intercept and four covariates."""
     generator = np.random.default_rng(seed)
-    x = np.column_stack([np.ones(NUM_ROWS), generator.normal(size=(NUM_ROWS, 4))])
+    x = np.column_stack([np.ones(num_rows), generator.normal(size=(num_rows, 4))])
     beta = np.array([-0.5, 1.0, -0.7, 0.3, 0.0]) + 0.2 * generator.normal(size=5)
-    y = (generator.random(NUM_ROWS) < 1 / (1 + np.exp(-x @ beta))).astype(float)
+    y = (generator.random(num_rows) < 1 / (1 + np.exp(-x @ beta))).astype(float)
     return _case(LOGISTIC, {"x": x, "y": y}, {"beta": beta}, seed, num_shards)
 
 
@@ -50,12 +50,12 @@ POISSON = vcmc.Model(
 )
 
 
-def poisson(seed: int, num_shards: int) -> Case:
+def poisson(seed: int, num_shards: int, num_rows: int) -> Case:
     """Return a Poisson regression whose last covariate is zero in most rows."""
     generator = np.random.default_rng(seed)
-    rare = np.zeros(NUM_ROWS)
-    rare[: round(RARE_SHARE * NUM_ROWS)] = 1.0
-    x = np.column_stack([np.ones(NUM_ROWS), generator.normal(size=NUM_ROWS), rare])
+    rare = np.zeros(num_rows)
+    rare[: round(RARE_SHARE * num_rows)] = 1.0
+    x = np.column_stack([np.ones(num_rows), generator.normal(size=num_rows), rare])
     beta = np.array([0.5, 0.4, 0.8]) + 0.1 * generator.normal(size=3)
     rows = {"x": x, "y": generator.poisson(np.exp(x @ beta)).astype(float)}
     return _case(POISSON, rows, {"beta": beta}, seed, num_shards)
@@ -78,12 +78,12 @@ ROBUST = vcmc.Model(
 )
 
 
-def robust(seed: int, num_shards: int) -> Case:
+def robust(seed: int, num_shards: int, num_rows: int) -> Case:
     """Return a regression with Student t noise of unknown scale."""
     generator = np.random.default_rng(seed)
-    x = np.column_stack([np.ones(NUM_ROWS), generator.normal(size=(NUM_ROWS, 2))])
+    x = np.column_stack([np.ones(num_rows), generator.normal(size=(num_rows, 2))])
     beta, scale = generator.normal(size=3), generator.uniform(0.5, 3.0)
-    rows = {"x": x, "y": x @ beta + scale * generator.standard_t(DOF, size=NUM_ROWS)}
+    rows = {"x": x, "y": x @ beta + scale * generator.standard_t(DOF, size=num_rows)}
     return _case(ROBUST, rows, {"beta": beta, "scale": scale}, seed, num_shards)
 
 
@@ -99,11 +99,11 @@ GAMMA = vcmc.Model(
 )
 
 
-def gamma(seed: int, num_shards: int) -> Case:
+def gamma(seed: int, num_shards: int, num_rows: int) -> Case:
     """Return gamma distributed rows with unknown shape and rate, which are strongly correlated."""
     generator = np.random.default_rng(seed)
     shape, rate = generator.uniform(0.8, 5.0), generator.uniform(0.2, 5.0)
-    y = generator.gamma(shape, 1 / rate, size=NUM_ROWS)
+    y = generator.gamma(shape, 1 / rate, size=num_rows)
     rows = {"y": y, "log_y": np.log(y)}
     return _case(GAMMA, rows, {"shape": shape, "rate": rate}, seed, num_shards)
 
@@ -111,17 +111,17 @@ def gamma(seed: int, num_shards: int) -> Case:
 MIXTURE = vcmc.models.GaussianMixture(3, 1, prior_scale=5.0, noise_scale=1.0)
 
 
-def mixture(seed: int, num_shards: int) -> Case:
+def mixture(seed: int, num_shards: int, num_rows: int) -> Case:
     """Return a mixture with three exchangeable centres, whose components overlap a little."""
     generator = np.random.default_rng(seed)
     centres = np.array([-4.0, 0.0, 4.0]) + 0.3 * generator.normal(size=3)
-    x = centres[generator.integers(3, size=NUM_ROWS)] + generator.normal(size=NUM_ROWS)
+    x = centres[generator.integers(3, size=num_rows)] + generator.normal(size=num_rows)
     return _case(
         MIXTURE, {"x": x[:, None]}, {"centres": centres[:, None]}, seed, num_shards, "centres"
     )
 
 
-SOUND: dict[str, Callable[[int, int], Case]] = {
+SOUND: dict[str, Callable[[int, int, int], Case]] = {
     "logistic": logistic,
     "poisson": poisson,
     "robust": robust,
