@@ -27,9 +27,10 @@ from ..target import Target
 NODE_DISTANCE = 1 / 3  # in s
 MAX_NODE = 5.0  # in s: 74 sds
 MAX_LINES = 40  # lines of more coordinates would cost more than the other checks together
-# Sd of the density along the line to that of the draws. On sound results of the calibration
-# benchmark the ratio is below 1.07; on missed tails and slabs it begins at 1.19.
-MAX_SD_RATIO = 1.15
+# Sd of the density along the line to that of the draws. On sound results it is below 1.02
+# (logistic, robust and Poisson regressions, rates, mixtures); on missed tails and slabs that make
+# an sd wrong by 15 %, above 1.15.
+MAX_SD_RATIO = 1.1
 STEP_RANGE = 1.7  # in s, 2.6 sds: where scores are compared with differences
 MAX_STEP = 0.3  # nats, root mean square between neighbouring nodes
 MAX_NAMED = 3  # coordinates named in a sentence

@@ -1,6 +1,7 @@
 """Diagnose the shards' draws: convergence, stuck chains, and disagreement between shards."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +21,22 @@ MAX_SWITCHED_SHARE = 0.02  # of these draws may seem switched by chance
 MIN_DRAWS_PER_DIM = 5  # with fewer, covariances are too noisy, and coordinates are tested singly
 MAX_CONDITION_NUMBER = 1e12  # of a covariance: above, some coordinates determine each other
 MAX_NAMED_SHARDS = 10  # in a warning
+MAX_MINOR_SHARE = 0.1  # of the shards, whose faults scores of the result can outweigh
 FALSE_ALARM_RATE = 1e-4  # of the test for disagreement, per run, whatever the number of shards
 
 Draws = Float[np.ndarray, "shard chain draw dim"]
+
+
+class ShardWarnings(NamedTuple):
+    """Warnings about shards, each a sentence or two.
+
+    Attributes:
+        notes: warnings that make a result doubtful.
+        remarks: warnings about so few shards that a result is good all the same, if scores say so.
+    """
+
+    notes: list[str]
+    remarks: list[str]
 
 
 class ShardChecker:
@@ -109,8 +123,14 @@ def disagreeing_shards(draws: Draws, num_draws: int | None = None) -> dict[int, 
         worst = max(distances, key=lambda shard: distances[shard][0])
         if distances[worst][0] < limit:
             break
-        disagreeing[worst] = distances[worst][1]
         remaining.remove(worst)
+        if not by_coordinate and len(remaining) > 2:
+            # shards that are not Gaussian are all further apart than a chi-squared variable
+            others = _distances(remaining, means, precisions, covariances).values()
+            typical = float(np.median([distance for distance, _ in others]))
+            if distances[worst][0] < limit * typical / chdtri(dim, 0.5):
+                break
+        disagreeing[worst] = distances[worst][1]
     return dict(sorted(disagreeing.items()))
 
 
@@ -187,17 +207,20 @@ def shard_warnings(
     stats: Mapping[str, np.ndarray],
     space: Product,
     num_draws: int | None = None,
-) -> list[str]:
-    """Return warnings about the shards' draws, each a sentence or two.
+) -> ShardWarnings:
+    """Return warnings about the shards' draws.
 
     If `draws` are only some of the draws, `num_draws` is the number of draws of a shard.
     """
     num_draws = num_draws or draws.shape[1] * draws.shape[2]
-    return [
+    found = [
         *_convergence_warnings(rhat, ess, stats, num_draws),
-        *_disagreement_warnings(draws, space, num_draws),
-        *_switching_warnings(draws, space),
+        *_width_warnings(draws, space),
     ]
+    minor = [text for shards, text in found if len(shards) <= MAX_MINOR_SHARE * len(draws)]
+    notes = [text for shards, text in found if len(shards) > MAX_MINOR_SHARE * len(draws)]
+    notes += _disagreement_warnings(draws, space, num_draws) + _switching_warnings(draws, space)
+    return ShardWarnings(notes, minor)
 
 
 def _convergence_warnings(
@@ -205,50 +228,58 @@ def _convergence_warnings(
     ess: Mapping[str, np.ndarray],
     stats: Mapping[str, np.ndarray],
     num_draws: int,
-) -> list[str]:
-    warnings = []
+) -> list[tuple[Sequence[int], str]]:
+    """Return warnings, each with the shards that it is about."""
+    warnings: list[tuple[Sequence[int], str]] = []
     largest_rhat = np.fmax.reduce([_by_shard(values, np.fmax) for values in rhat.values()])
     least_ess = np.fmin.reduce([_by_shard(values, np.fmin) for values in ess.values()])
     if len(unconverged := np.flatnonzero(largest_rhat > MAX_RHAT)):
-        warnings.append(
+        text = (
             f"{_shards(unconverged)} did not converge: R-hat up to "
             f"{largest_rhat[unconverged].max():.2f} (should be below {MAX_RHAT}). Try a longer "
             "warm-up or more draws."
         )
+        warnings.append((unconverged.tolist(), text))
     if len(low := np.flatnonzero(least_ess < min(MIN_ESS, num_draws / 5))):
-        warnings.append(
+        text = (
             f"{_shards(low)} {'has' if len(low) == 1 else 'have'} few effective draws: as few as "
             f"{least_ess[low].min():.0f} of {num_draws}. Try more draws."
         )
+        warnings.append((low.tolist(), text))
     if "diverging" in stats:
         shares = stats["diverging"].mean(axis=(1, 2))
         if len(divergent := np.flatnonzero(shares > MAX_DIVERGENT_SHARE)):
-            warnings.append(
+            text = (
                 f"{_shards(divergent)} had {stats['diverging'][divergent].sum()} divergent "
                 "transitions. Try a higher target_accept, or reparameterize the model."
             )
+            warnings.append((divergent.tolist(), text))
     return warnings
 
 
 def _disagreement_warnings(draws: Draws, space: Product, num_draws: int) -> list[str]:
-    warnings = []
-    if disagreeing := disagreeing_shards(draws, num_draws):
-        warnings.append(
-            f"{_shards(list(disagreeing))} {'disagrees' if len(disagreeing) == 1 else 'disagree'} "
-            "with the others by more than the shards' own spread explains "
-            f"({_worst(disagreeing, space)}). Were the rows shuffled, and are they sound? Inspect "
-            "them with partition.load(k); try vcmc.split(...) with its default shuffle, or fewer "
-            "shards."
-        )
-    if wide := wide_shards(draws):
-        warnings.append(
-            f"{_shards(list(wide))} {'is' if len(wide) == 1 else 'are'} more than "
-            f"{MAX_WIDTH_RATIO:.0f} times as wide as the others ({_worst(wide, space)}): the rows "
-            "say next to nothing there, and the tempered prior is weak. Spread rare rows evenly "
-            "with vcmc.split(..., stratify=...), use fewer shards, or give every shard the full "
-            'prior: prior="partial", with the default combiner.'
-        )
-    return warnings
+    if not (disagreeing := disagreeing_shards(draws, num_draws)):
+        return []
+    return [
+        f"{_shards(list(disagreeing))} {'disagrees' if len(disagreeing) == 1 else 'disagree'} "
+        "with the others by more than the shards' own spread explains "
+        f"({_worst(disagreeing, space)}). Were the rows shuffled, and are they sound? Inspect "
+        "them with partition.load(k); try vcmc.split(...) with its default shuffle, or fewer "
+        "shards."
+    ]
+
+
+def _width_warnings(draws: Draws, space: Product) -> list[tuple[Sequence[int], str]]:
+    if not (wide := wide_shards(draws)):
+        return []
+    text = (
+        f"{_shards(list(wide))} {'is' if len(wide) == 1 else 'are'} more than "
+        f"{MAX_WIDTH_RATIO:.0f} times as wide as the others ({_worst(wide, space)}): the rows "
+        "say next to nothing there, and the tempered prior is weak. Spread rare rows evenly "
+        "with vcmc.split(..., stratify=...), use fewer shards, or give every shard the full "
+        'prior: prior="partial", with the default combiner.'
+    )
+    return [(list(wide), text)]
 
 
 def _switching_warnings(draws: Draws, space: Product) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..linalg.stein import MIN_CURVATURE
-from .selfcheck import MAX_NONLINEAR_SHARE, Errors, SelfCheck
+from .selfcheck import MAX_GAUSSIAN_SHARE, MAX_NONLINEAR_SHARE, Errors, SelfCheck
 
 # Errors of means are in posterior sds, errors of sds are relative.
 MAX_ERROR = 0.1  # errors below do not matter in practice
@@ -101,6 +101,8 @@ class Evidence(NamedTuple):
         ess: effective number of draws.
         faults: sentences on errors that were found otherwise: another mode, a drift.
         doubts: sentences on what the draws may miss: tails, steps.
+        remarks: sentences on few shards, which do not matter where the posterior is close to
+            Gaussian and scores show that means and sds are right.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         reweighted: whether the errors were estimated by importance sampling.
     """
@@ -108,6 +110,7 @@ class Evidence(NamedTuple):
     ess: float
     faults: Sequence[str] = ()
     doubts: Sequence[str] = ()
+    remarks: Sequence[str] = ()
     exact: str = ""
     reweighted: bool = False
 
@@ -135,6 +138,8 @@ def judge(
         uncertainties = [*_uncertainties(errors, evidence.ess), *evidence.doubts]
         if basis and not evidence.exact:
             uncertainties.insert(0, basis)
+    if faults or uncertainties or not check.not_linear <= MAX_GAUSSIAN_SHARE:
+        notes = [*notes, *evidence.remarks]
     level: Level = "poor" if faults else "doubtful" if uncertainties or notes else "good"
     numbers = (check.pareto_k, check.ksd, check.ksd_p_value, check.not_linear)
     can_be_refined = bool(faults or uncertainties) and not check.num_not_finite

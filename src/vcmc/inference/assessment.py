@@ -1,6 +1,6 @@
 """The last stage of a run: estimate the errors of the posterior draws, and give a verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,10 +38,11 @@ Points = Float[np.ndarray, "chain draw dim"]
 
 
 class Assessment(NamedTuple):
-    """A diagnosis, and the warnings of earlier stages: `notes`."""
+    """A diagnosis, and the warnings of earlier stages: `notes`, and `remarks` on few shards."""
 
     diagnosis: Diagnosis
     notes: list[str]
+    remarks: Sequence[str] = ()
 
     @property
     def groups(self) -> dict[str, dict[str, np.ndarray]]:
@@ -55,9 +56,12 @@ class Assessment(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        """Texts of warnings to the user: the notes, or the verdict if it is not good."""
-        diagnosis = self.diagnosis
-        return self.notes if diagnosis.verdict in ("good", "unknown") else [diagnosis.text]
+        """Texts of warnings to the user: the verdict if it is not good, notes if it is unknown."""
+        if self.diagnosis.verdict == "good":
+            return []
+        if self.diagnosis.verdict == "unknown":
+            return [*self.notes, *self.remarks]
+        return [self.diagnosis.text]
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -71,6 +75,7 @@ class Assessment(NamedTuple):
             "can_be_refined": int(diagnosis.can_be_refined),
             **{name: getattr(diagnosis, name) for name in DIAGNOSIS_NUMBERS},
             "shard_warnings": self.notes,
+            "shard_remarks": list(self.remarks),
             "warnings": self.warnings,
         }
 
@@ -81,6 +86,7 @@ def assess(
     notes: list[str],
     seed: int,
     *,
+    remarks: Sequence[str] = (),
     exact: str = "",
     is_refined: bool = False,
 ) -> Assessment:
@@ -91,20 +97,32 @@ def assess(
         target: the full-data target.
         notes: warnings of earlier stages.
         seed: seed of the choice of draws at which the target is evaluated.
+        remarks: warnings about few shards, which do not matter if scores say that all is well.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         is_refined: whether the draws are refined already, so that refining is not advised.
     """
-    notes = [note[:1].upper() + note[1:] for note in notes]  # they become sentences of the verdict
+    notes, remarks = _sentences(notes), _sentences(remarks)
     if target is None:
-        return Assessment(judge(None, {}, notes, Evidence(np.nan)), notes)
-    diagnosis = diagnose_draws(points, target, notes, seed, exact)
+        return Assessment(judge(None, {}, notes, Evidence(np.nan)), notes, remarks)
+    diagnosis = diagnose_draws(points, target, notes, seed, remarks=remarks, exact=exact)
     if is_refined:
         diagnosis = replace(diagnosis, can_be_refined=False)
-    return Assessment(diagnosis, notes)
+    return Assessment(diagnosis, notes, remarks)
+
+
+def _sentences(notes: Sequence[str]) -> list[str]:
+    """Return notes as sentences of the verdict."""
+    return [note[:1].upper() + note[1:] for note in notes]
 
 
 def diagnose_draws(
-    points: Points, target: Target, notes: list[str], seed: int, exact: str = ""
+    points: Points,
+    target: Target,
+    notes: list[str],
+    seed: int,
+    *,
+    remarks: Sequence[str] = (),
+    exact: str = "",
 ) -> Diagnosis:
     """Judge draws by full-data scores at some of them, and by what lies around them.
 
@@ -113,21 +131,27 @@ def diagnose_draws(
         target: the full-data target.
         notes: warnings of earlier stages.
         seed: seed of the choice of draws at which the target is evaluated.
+        remarks: warnings about few shards.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
     """
     try:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            return _diagnose_draws(points, target, notes, seed, exact)
+            return _diagnose_draws(points, target, notes, seed, remarks, exact)
     except (np.linalg.LinAlgError, ArithmeticError) as error:  # a verdict, too
         reason = (
             f"The errors cannot be estimated: the diagnosis failed ({type(error).__name__}: "
             f"{error}), as the draws are degenerate or on very different scales."
         )
-        return Diagnosis("doubtful", [reason, *notes], can_be_refined=not exact)
+        return Diagnosis("doubtful", [reason, *notes, *remarks], can_be_refined=not exact)
 
 
 def _diagnose_draws(
-    points: Points, target: Target, notes: list[str], seed: int, exact: str
+    points: Points,
+    target: Target,
+    notes: list[str],
+    seed: int,
+    remarks: Sequence[str],
+    exact: str,
 ) -> Diagnosis:
     model = target.model
     flat = points.reshape(-1, points.shape[2])
@@ -156,7 +180,7 @@ def _diagnose_draws(
         shapes = {name: values.shape[1:] for name, values in params_at(jnp.asarray(flat)).items()}
         errors = _by_parameter(known, shapes)
     ess = float(np.nanmin(convergence.ess(points[None])))
-    evidence = Evidence(ess, faults, doubts, exact, reweighted is not None)
+    evidence = Evidence(ess, faults, doubts, remarks, exact, reweighted is not None)
     return judge(check, errors, notes, evidence)
 
 

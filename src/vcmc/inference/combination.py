@@ -43,6 +43,7 @@ class Posterior(NamedTuple):
         notes: warnings.
         settings: settings that the tree records.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
+        remarks: warnings about few shards.
     """
 
     points: Float[np.ndarray, "chain draw dim"]
@@ -50,6 +51,7 @@ class Posterior(NamedTuple):
     notes: list[str]
     settings: dict[str, Any]
     exact: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 def combine_shards(
@@ -76,9 +78,13 @@ def combine_shards(
         "optimization": combined.trace,
     }
     notes = _prior_doubts(combiner, prior, shards.num_shards)
-    notes += combined.notes + summary.shard_warnings(stats, space, prior)
+    warnings = summary.shard_warnings(stats, space, prior)
     return Posterior(
-        np.asarray(points), {name: group for name, group in groups.items() if group}, notes, {}
+        np.asarray(points),
+        {name: group for name, group in groups.items() if group},
+        notes + combined.notes + warnings.notes,
+        {},
+        remarks=tuple(warnings.remarks),
     )
 
 
@@ -173,7 +179,7 @@ def combine(
         stage.finish()
         clock.lap("combine")
     notes = _missing_shards(draws) + combined.notes
-    assessment = assess(combined.points, target, notes, seed)
+    assessment = assess(combined.points, target, notes, seed, remarks=combined.remarks)
     clock.lap("diagnose")
     settings: dict[str, Any] = {
         "num_shards": num_shards,

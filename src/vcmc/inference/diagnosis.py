@@ -46,4 +46,5 @@ def diagnose(
     target = result_target(model, rows, int(tree.attrs.get("num_shards", 1)), executor, seed)
     points = posterior_points(tree, target.model)
     notes, exact = text_list(tree, "shard_warnings"), str(tree.attrs.get("exact", ""))
-    return diagnose_draws(points, target, notes, seed, exact)
+    remarks = text_list(tree, "shard_remarks")
+    return diagnose_draws(points, target, notes, seed, remarks=remarks, exact=exact)

@@ -164,7 +164,7 @@ def _combine(
         clock.lap("combine")
     return posterior._replace(
         groups=posterior.groups | {"sample_seconds": draws.seconds},
-        notes=prepared.notes + posterior.notes,
+        remarks=(*prepared.notes, *posterior.remarks),
         exact=ONE_SHARD if target.num_shards == 1 else "",
     )
 
@@ -184,6 +184,7 @@ def _refine(
         refined.notes if refined.exact else refined.notes + posterior.notes,
         refined.settings,
         refined.exact,
+        () if refined.exact else posterior.remarks,
     )
 
 
@@ -201,6 +202,7 @@ def _assess(
             prepared.target,
             posterior.notes,
             seed,
+            remarks=posterior.remarks,
             exact=posterior.exact,
             is_refined=is_refined,
         )

@@ -111,7 +111,15 @@ def refine(
     clock.lap("refine")
     # notes about the shards do not matter to exact draws
     notes = refined.notes + ([] if refined.exact else text_list(tree, "shard_warnings"))
-    assessment = assess(refined.points, target, notes, seed, exact=refined.exact, is_refined=True)
+    assessment = assess(
+        refined.points,
+        target,
+        notes,
+        seed,
+        remarks=() if refined.exact else text_list(tree, "shard_remarks"),
+        exact=refined.exact,
+        is_refined=True,
+    )
     clock.lap("diagnose")
     warn_doubtful(assessment.warnings)
     params = to_params(model.space, jnp.asarray(refined.points), model.derived)
@@ -190,8 +198,9 @@ def _better(
 ) -> RefinedDraws:
     """Return refined draws, or the draws before, shifted and scaled or not, if they are better.
 
-    Estimated errors are compared where the posterior is close to Gaussian. Elsewhere chains that have come close to
-    each other are better; of others, draws with the larger objective: mean log density and entropy.
+    Estimated errors are compared where the posterior is close to Gaussian. Elsewhere chains that
+    have come close to each other are better; of others, draws with the larger objective, which is
+    mean log density plus entropy.
     """
     after = _flat(refined.points)
     if refined.settings.get("refined_rhat", 1.0) > MAX_TRUSTED_RHAT:

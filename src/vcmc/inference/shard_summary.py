@@ -12,7 +12,13 @@ from jaxtyping import Array, Float, Int
 from ..aggregators.combinatorial import common_labels, relabel, with_common_labels
 from ..combiners.base import Prior, repeat_evenly
 from ..data.params import to_params, to_points
-from ..diagnostics.shards import ShardChecker, shard_ess, shard_rhat, shard_warnings
+from ..diagnostics.shards import (
+    ShardChecker,
+    ShardWarnings,
+    shard_ess,
+    shard_rhat,
+    shard_warnings,
+)
 from ..results.draws import StreamedDraws
 from ..space import Product
 
@@ -46,7 +52,7 @@ class ShardSummary(NamedTuple):
 
     def shard_warnings(
         self, stats: dict[str, np.ndarray], space: Product, prior: Prior
-    ) -> list[str]:
+    ) -> ShardWarnings:
         """Return warnings about the shards' draws."""
         sample = self.sample
         if prior == "powered":  # as narrow as the posterior, but as far apart as any shards
