@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
 
 from ...data.rows import Rows, as_rows
@@ -210,7 +209,7 @@ def _spaces(
     """Return the space of each latent site: the declared one, or that of its support."""
     if unknown := set(declared) - set(latents):
         raise ValueError(f"space names {sorted(unknown)}, but the latent sites are {latents}.")
-    first, second = (handlers.trace(model.with_seed(seed)).get_trace(**rows) for seed in (1, 2))
+    first, second = (trace_at(model.with_seed(seed), {}, rows) for seed in (1, 2))
     spaces: dict[str, Space] = {}
     for name in latents:
         shape = sites[name].shape
