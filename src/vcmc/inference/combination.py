@@ -15,7 +15,14 @@ from ..diagnostics.shards import broken_shards
 from ..executors import executor_of
 from ..model import Derived, Model
 from ..progress import ProgressDisplay, ProgressMode
-from ..results.draws import StreamedDraws, named_draws, resolve_space, shapes_of, tree_space
+from ..results.draws import (
+    StreamedDraws,
+    draws_labels,
+    named_draws,
+    resolve_space,
+    shapes_of,
+    tree_space,
+)
 from ..space import Product, Space
 from .arguments import check_combiner, check_model, check_model_with_rows, resolve_prior
 from .assessment import assess, result_tree
@@ -183,7 +190,8 @@ def combine(
     }
     if len(set(summary.counts)) > 1:
         settings["draw_counts"] = summary.counts
-    return result_tree(combined.groups, settings | clock.seconds, assessment)
+    labels = draws_labels(draws) if model is None else model.labels
+    return result_tree(combined.groups | labels.groups, settings | clock.seconds, assessment)
 
 
 def _resolve_space(

@@ -145,7 +145,7 @@ def _combine(
         "the shards were sampled, but combining them failed ({error}). Their draws are in this "
         "error's `tree`: vcmc.combine(error.tree, model=model, rows=rows, combiner=...)."
     )
-    with _keep_draws(CombineError, failure, lambda: shard_tree(space, draws, prepared.settings)):
+    with _keep_draws(CombineError, failure, lambda: shard_tree(model, draws, prepared.settings)):
         stage = display.stage("combine", None)
         summary = summarize_shards(space, draws.points)
         clock.lap("check")
@@ -163,7 +163,7 @@ def _combine(
         stage.finish()
         clock.lap("combine")
     return posterior._replace(
-        groups=posterior.groups | {"sample_seconds": draws.seconds},
+        groups=posterior.groups | {"sample_seconds": draws.seconds} | model.labels.groups,
         notes=prepared.notes + posterior.notes,
     )
 

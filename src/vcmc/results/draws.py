@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.labels import NO_LABELS, Labels
 from ..data.rows import NUMBER_KINDS
 from ..data.shard import check_loader
 from ..data.space_description import space_from_description
@@ -184,6 +185,16 @@ def _check_draws(arrays: NamedArrays, axes: tuple[str, ...], where: str = "") ->
     if (num_draws := next(iter(shapes.values()))[-1]) < 2:
         raise ValueError(f"combine needs at least 2 draws in every shard; got {num_draws}{where}.")
     return arrays
+
+
+def draws_labels(draws: Any) -> Labels:
+    """Return the dims and coords of the parameters of a tree or dataset; others have none."""
+    if hasattr(draws, "children"):
+        draws = draws["subposterior"].to_dataset()
+    if not hasattr(draws, "data_vars"):
+        return NO_LABELS
+    leading = [dim for dim in ("shard", "chain", "draw") if dim in draws.dims]
+    return Labels.of_dataset(draws.transpose(*leading, ...), leading)
 
 
 def shapes_of(draws: NamedArrays | StreamedDraws) -> dict[str, tuple[int, ...]]:

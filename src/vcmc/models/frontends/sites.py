@@ -12,6 +12,7 @@ from numpyro import handlers
 from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
+from ...data.labels import Dims
 from ...data.rows import Rows
 from ...space import Params
 from .checks import first_line
@@ -21,7 +22,6 @@ TRACE_LOCK = threading.RLock()
 evaluated in several."""
 
 Kind = Literal["latent", "enumerated", "observed", "factor", "deterministic"]
-Dims = tuple[str | None, ...]
 
 TRIAL_RADIUS = 1.0  # of trial values around zero, in real coordinates
 
