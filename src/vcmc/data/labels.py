@@ -54,6 +54,7 @@ class Labels(NamedTuple):
                         f"{name!r} along {dim!r}; got {len(labels[dim])}."
                     )
         used = {dim for axes in named.values() for dim in axes}
+        named = {name: axes for name, axes in named.items() if any(axes)}
         return cls(named, {dim: values for dim, values in labels.items() if dim in used})
 
     @classmethod
@@ -120,11 +121,16 @@ def default_dim(name: str, axis: int) -> str:
 
 
 def as_coords(values: Any) -> np.ndarray:
-    """Return coords as an array that files can hold: other objects become text."""
-    import pandas  # slow to import
+    """Return coords as an array that files can hold: dates are kept, other objects become text."""
+    values = list(values)
+    array = np.asarray(values)
+    if array.dtype.kind == "O":
+        from xarray import Variable  # slow to import
 
-    array = np.asarray(pandas.Index(values))  # which knows dates
-    return np.array([str(value) for value in values]) if array.dtype.kind == "O" else array
+        array = Variable(("label",), array).to_numpy()
+    if array.ndim != 1 or array.dtype.kind == "O":
+        return np.array([str(value) for value in values])
+    return array
 
 
 def _as_dims(name: str, dims: Any) -> Dims:

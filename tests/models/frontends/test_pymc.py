@@ -316,6 +316,27 @@ def test_draws_go_back_to_arviz(pm, tree):
 COORDS = {"feature": ["age", "income"], "day": np.array(["2024-01-01", "2024-01-02"], "M8[ns]")}
 
 
+def test_a_potential_can_be_the_whole_likelihood(pm):
+    with pm.Model() as original:
+        y = pm.Data("y", Y["y"])
+        mean = pm.Normal("mean", 0.0, 1.0)
+        pm.Potential("fit", -0.5 * (y - mean) ** 2)
+    model = vcmc.from_pymc(original, Y, likelihood_potentials=["fit"])
+    values = model.log_likelihood({"mean": jnp.asarray(0.5)}, Y)
+    np.testing.assert_allclose(values, -0.5 * (Y["y"] - 0.5) ** 2, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"or have a pm.Potential that is declared in likelihood"):
+        vcmc.from_pymc(original, Y, prior_potentials=["fit"])
+
+
+def test_a_potential_that_ignores_the_rows_is_no_likelihood(pm):
+    with pm.Model() as original:
+        pm.Data("y", Y["y"])
+        mean = pm.Normal("mean", 0.0, 1.0)
+        pm.Potential("fit", -0.5 * (Y["y"] - mean) ** 2)  # fixed in the model
+    with pytest.raises(ValueError, match=r"pm.Potential\('fit'\) .* must have one value per row"):
+        vcmc.from_pymc(original, Y, likelihood_potentials=["fit"])
+
+
 @pytest.fixture(scope="module")
 def labelled_model(pm):
     """A model whose parameters have dims, with an intercept far from its prior's mean."""

@@ -29,6 +29,7 @@ from .checks import (
     warn_of_omitted,
 )
 from .enumeration import enumerated_log_likelihood
+from .labels import site_labels
 from .sites import Seeded, Site, log_prob, sites_on, trace_at
 
 
@@ -40,6 +41,8 @@ def from_numpyro(
     space: Mapping[str, Space] | None = None,
     prior_sites: Iterable[str] = (),
     likelihood_sites: Iterable[str] = (),
+    dims: Mapping[str, Iterable[str | None]] | None = None,
+    coords: Mapping[str, Any] | None = None,
 ) -> Model:
     """Convert a NumPyro model: latent sites are the prior, observed sites the likelihood.
 
@@ -51,6 +54,10 @@ def from_numpyro(
         prior_sites: names of `numpyro.factor` sites that belong to the prior.
         likelihood_sites: names of `numpyro.factor` sites that belong to the likelihood; their
             value must be one number per row.
+        dims: names of the axes of sites in the result, e.g. `{"beta": ["feature"]}`. Axes of plates
+            have their names, and axes with one element per column of a data frame in `rows`, e.g.
+            `{"x": frame}`, are called `x_column`.
+        coords: labels along these axes, e.g. `{"feature": ["age", "income"]}`.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> def normal(y):
@@ -93,7 +100,8 @@ def from_numpyro(
     examples = example_params(spaces)
     check_prior(prior_given, examples, arrays, "pass it in constants={...}")
     derived = _derived(seeded, few, more, arrays, examples)
-    return Model(spaces, log_prior, log_likelihood, derived=derived)
+    dims, coords = site_labels(seeded, few, rows, arrays, dims or {}, coords or {})
+    return Model(spaces, log_prior, log_likelihood, derived=derived, dims=dims, coords=coords)
 
 
 class _Roles(NamedTuple):
