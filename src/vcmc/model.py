@@ -11,7 +11,7 @@ $$\ell_k(u) = \sum_{n \in k} \log p(x_n \mid T(u))
 so that for $\tau = 1/K$ the log densities of the shards sum to the full log density.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .data.labels import NO_LABELS, Labels
 from .data.rows import Rows
 from .data.shard import Shard, Shards
 from .space import Params, Point, Product, Scalar, Space
@@ -42,6 +43,8 @@ class Model:
         log_prior: log prior density of the params, up to a constant. Do not temper it: vcmc does.
         log_likelihood: one value per row, each depending on that row alone.
         derived: further quantities to report, computed from the params.
+        dims: names of the axes of params, e.g. `{"beta": ["feature"]}`, which results keep.
+        coords: labels along these axes, e.g. `{"feature": ["age", "income"]}`.
 
     >>> import vcmc
     >>> model = vcmc.Model(
@@ -60,11 +63,18 @@ class Model:
         log_likelihood: LogLikelihood,
         *,
         derived: Derived | None = None,
+        dims: Mapping[str, Iterable[str | None]] | None = None,
+        coords: Mapping[str, Any] | None = None,
     ):
         self.space = Product(space)
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
         self.derived = derived
+        shapes = {name: part.shape for name, part in self.space.items()}
+        self.labels = Labels.checked(shapes, dims, coords)
+
+    labels = NO_LABELS
+    """Names of the axes of params, and labels along them."""
 
     exact_sampler: Any = None
     """The class of the sampler written for this model, if any."""

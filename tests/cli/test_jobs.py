@@ -99,6 +99,7 @@ def test_a_run_goes_from_files_to_a_result(name, data, more, folder, tmp_path):
     assert str(out / "report.html") in run_vcmc("report", out)
     assert (out / "report.html").read_text() == page
     if name == "numpyro_model":
+        assert draws["x_column"].values.tolist() == ["a", "b"]
         again = ("--model", f"{folder}/models.py:{name}", "--data", folder / data, *more)
         assert "The result is good." in run_vcmc("diagnose", out, *again)
         output = run_vcmc("refine", out, *again, "--out", tmp_path / "exact.nc")

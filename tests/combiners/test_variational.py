@@ -223,7 +223,7 @@ def test_a_target_is_needed(gaussian_shards):
     with pytest.raises(
         ValueError, match=r"Variational needs the full-data log density.*model=model, rows=rows"
     ):
-        vcmc.combine({"theta": draws}, combiner=Variational(BlockFamily()))
+        vcmc.combine({"theta": draws}, combiner=Variational(BlockFamily()), chains=False)
 
 
 def test_a_model_needs_rows(conjugate, gaussian_shards):

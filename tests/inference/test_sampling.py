@@ -6,7 +6,6 @@ import vcmc
 from vcmc.inference.chains import ChainResult, SampledShards
 from vcmc.inference.sampling import ShardDraws, _stack, shard_tree
 from vcmc.samplers.base import Chain, Checkpoint
-from vcmc.space import Product
 
 
 def chain(shard: int, number: int) -> ChainResult:
@@ -28,9 +27,11 @@ def test_chains_are_stacked_by_shard_and_chain():
 
 
 def test_the_tree_of_shard_draws_has_params():
-    space = Product({"scale": vcmc.Positive(), "mean": vcmc.Real()})
+    space = {"scale": vcmc.Positive(), "mean": vcmc.Real(1)}
+    model = vcmc.Model(space, lambda params: 0.0, lambda params, rows: 0.0, dims={"mean": ["one"]})
     draws = ShardDraws(np.zeros((2, 1, 4, 2)), {"lp": np.zeros((2, 1, 4))}, {})
-    tree = shard_tree(space, draws, {"num_shards": 2})
+    tree = shard_tree(model, draws, {"num_shards": 2})
+    assert tree["subposterior"]["mean"].dims == ("shard", "chain", "draw", "one")
     assert (tree["subposterior"]["scale"] == 1).all()
     assert (tree["subposterior"]["mean"] == 0).all()
     assert tree["sample_stats"]["lp"].dims == ("shard", "chain", "draw")

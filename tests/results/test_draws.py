@@ -15,7 +15,8 @@ SIGMA = np.exp(0.3 * generator.normal(size=(4, 500)))
 
 
 def test_named_arrays_are_combined():
-    tree = vcmc.combine({"beta": BETA, "sigma": SIGMA}, combiner=vcmc.combiners.Average())
+    draws, space = {"beta": BETA, "sigma": SIGMA}, {"sigma": vcmc.Real()}
+    tree = vcmc.combine(draws, combiner=vcmc.combiners.Average(), space=space)
     np.testing.assert_allclose(tree["posterior"]["beta"][0], BETA.mean(axis=0))
     np.testing.assert_allclose(tree["posterior"]["sigma"][0], SIGMA.mean(axis=0))
     assert dict(tree["subposterior"].sizes) == {
@@ -269,8 +270,8 @@ def test_a_space_that_cannot_be_described_must_be_passed():
 def test_sound_shards_of_few_draws_do_not_disagree():
     draws = np.random.default_rng(0).normal(size=(6, 90, 40))
     shards = [{"beta": each[: 90 - k]} for k, each in enumerate(draws)]
-    tree = vcmc.combine({"beta": draws[:, :80]}, combiner=combiners.Average())
-    unequal = vcmc.combine(shards, combiner=combiners.Average())
+    tree = vcmc.combine({"beta": draws[:, :80]}, combiner=combiners.Average(), chains=False)
+    unequal = vcmc.combine(shards, combiner=combiners.Average(), chains=False)
     for each in (tree, unequal):
         assert not any("disagree" in note for note in np.atleast_1d(each.attrs["warnings"]))
 
@@ -278,3 +279,92 @@ def test_sound_shards_of_few_draws_do_not_disagree():
 def test_draws_without_an_axis_of_draws_are_refused():
     with pytest.raises(ValueError, match=r"with axes \(shard, draw, …\)"):
         vcmc.combine({"mu": [0.1, 0.2]})
+
+
+CHAINS = np.random.default_rng(5).normal(size=(8, 4, 300, 2)) + np.arange(8.0)[:, None, None, None]
+
+
+@pytest.mark.parametrize(
+    "draws",
+    [
+        {"beta": CHAINS},
+        {"beta": CHAINS, "sigma": CHAINS[..., 0]},
+        {"mu": CHAINS[..., 0]},
+        {"mu": np.ones((2, 40, 25))},  # 40 walkers of 25 draws, or 40 draws of a vector
+        {"beta": list(CHAINS)},
+        [{"beta": shard} for shard in CHAINS],
+        vcmc.LazyDraws(lambda shard: {"beta": CHAINS[shard]}, 8),
+    ],
+)
+def test_chains_are_not_read_as_draws(draws):
+    with pytest.raises(ValueError, match=r"shapes do not tell .* Pass chains=True .* chains=False"):
+        vcmc.combine(draws)
+
+
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # the shards disagree
+@pytest.mark.parametrize("told", [{"chains": True}, {"space": {"beta": vcmc.Real(2)}}])
+def test_chains_are_told_by_the_user_or_by_the_space(told):
+    average = {"combiner": combiners.Average()}
+    tree = vcmc.combine({"beta": CHAINS}, **told, **average)
+    assert dict(tree["subposterior"].sizes) == {
+        "shard": 8,
+        "chain": 4,
+        "draw": 300,
+        "beta_dim_0": 2,
+    }
+    np.testing.assert_allclose(tree["posterior"]["beta"], CHAINS.mean(axis=0), rtol=1e-12)
+    shards = [{"beta": shard} for shard in CHAINS]
+    for draws in (shards, {"beta": list(CHAINS)}):
+        other = vcmc.combine(draws, **told, **average)
+        np.testing.assert_array_equal(other["posterior"]["beta"], tree["posterior"]["beta"])
+    shards[0] = {"beta": CHAINS[0, :3]}  # one chain is missing
+    for draws in (shards, vcmc.LazyDraws(shards.__getitem__, 8)):
+        unequal = vcmc.combine(draws, **told, **average)
+        assert dict(unequal["posterior"].sizes)["draw"] == 1200
+
+
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 60 draws are few
+def test_draws_are_told_by_the_user_or_by_their_number():
+    draws = np.random.default_rng(0).normal(size=(4, 60, 2))
+    expected = vcmc.combine({"beta": draws}, chains=False)
+    assert expected["posterior"].sizes["draw"] == 60
+    told = vcmc.combine({"beta": draws}, space={"beta": vcmc.Real(2)})
+    np.testing.assert_array_equal(told["posterior"]["beta"], expected["posterior"]["beta"])
+    with_scalar = vcmc.combine({"beta": draws, "mu": draws[..., 0] - draws[..., 1]})
+    assert with_scalar["posterior"].sizes["draw"] == 60
+    assert vcmc.combine({"beta": BETA})["posterior"].sizes["draw"] == 500
+
+
+SHARES = np.random.default_rng(2).dirichlet(np.ones(3), size=(4, 500))
+
+
+@pytest.mark.parametrize(
+    ("name", "draws", "space", "option"),
+    [
+        ("sigma", SIGMA, "vcmc.Positive()", "--space sigma=positive"),
+        ("rates", np.exp(BETA), "vcmc.Positive(2)", "--space rates=positive"),
+        ("p", 1 / (1 + SIGMA), "vcmc.Interval(0, 1)", "--space p=interval"),
+        ("shares", SHARES, "vcmc.Simplex(3)", "--space shares=simplex"),
+    ],
+)
+def test_constrained_draws_without_a_space_are_pointed_out(name, draws, space, option):
+    forms = [
+        {name: draws},
+        [{name: shard[: 500 - index]} for index, shard in enumerate(draws)],
+        xarray.Dataset({name: (("shard", "draw", "d")[: draws.ndim], draws)}),
+    ]
+    for form in forms:
+        with pytest.warns(vcmc.DoubtfulWarning, match=f"[Aa]ll draws of {name} are") as warned:
+            tree = vcmc.combine(form)
+        message = str(warned[0].message)
+        assert f"space={{{name!r}: {space}}}" in message
+        assert option in message
+        assert any(f"draws of {name}" in note for note in np.atleast_1d(tree.attrs["warnings"]))
+    # told either way, nothing is said
+    values = draws.shape[2:]
+    vcmc.combine({name: draws}, space={name: vcmc.Real(*values)})
+    vcmc.combine(vcmc.combine({name: draws}, space={name: eval(space)}))
+
+
+def test_draws_of_both_signs_need_no_space():
+    vcmc.combine({"beta": BETA, "counts": np.abs(BETA) - 0.01})

@@ -92,7 +92,16 @@ def load_rows(path: str, columns: Columns | None) -> Any:
 def load_model_and_rows(model: str, data: str, columns: Columns | None) -> tuple[Model, Any]:
     """Return the model at `file.py:name`, and the rows of a data file."""
     rows = load_rows(data, columns)
-    return load_model(model, _first_rows(rows, columns)), rows
+    return load_model(model, _with_names(_first_rows(rows, columns), columns)), rows
+
+
+def _with_names(rows: Mapping[str, Any], columns: Columns | None) -> dict[str, Any]:
+    """Return rows with arrays of several columns as data frames, which have the columns' names."""
+    from pandas import DataFrame  # type: ignore[import-untyped]  # slow to import
+
+    names = {name: value for name, value in (columns or {}).items() if not isinstance(value, str)}
+    frames = {name: DataFrame(rows[name], columns=list(value)) for name, value in names.items()}
+    return {**rows, **frames}
 
 
 def _first_rows(rows: Any, columns: Columns | None) -> Any:

@@ -1,4 +1,4 @@
-"""Check before sampling that every shard's rows are informative about every coordinate."""
+"""Check before sampling that every shard's rows are informative about every direction."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,8 +14,10 @@ from ..data.cache import ShardCache, Task
 from ..density import Subposterior
 from ..errors import ModelError
 from ..target import Target
+from .flat_directions import describe_direction, flat_direction, flat_prior
+from .shards import ShardWarnings
 
-MAX_NAMED_COORDINATES = 5  # in an error message
+MAX_NAMED_COORDINATES = 3  # in a message
 
 
 class ShardFacts(NamedTuple):
@@ -73,35 +75,85 @@ def _facts(
 
 def check_information(
     target: Target, points: Float[Array, "point dim"], facts: list[ShardFacts]
-) -> list[str]:
-    """Return warnings about shards whose rows hold no information on some coordinate.
+) -> ShardWarnings:
+    """Return a warning if shards' rows hold no information on some coordinates.
 
-    Raise `ModelError` if the prior is flat there, too: such a shard has no proper posterior.
+    Raise `ModelError` if the prior is flat there, too, or along another direction that a shard's
+    rows do not determine: such a shard has no proper posterior.
     """
     silent = np.stack([shard.silent for shard in facts])
-    flat_prior = np.asarray(_flat_prior(target.pilot, points))
     names = np.array(target.model.space.coordinates)
-    improper = silent & flat_prior
-    if improper.any():
-        shard = int(np.argmax(improper.any(axis=1)))
-        raise ModelError(
-            f"every shard must have a proper posterior, but {improper.any(axis=1).sum()} of "
-            f"{len(silent)} shards hold no information on some coordinate whose prior is flat "
-            f"(shard {shard}: {', '.join(names[improper[shard]][:MAX_NAMED_COORDINATES])}). Use a "
-            "proper prior, spread rare rows evenly with vcmc.split(rows, num_shards, stratify=…), "
-            "or use fewer shards."
-        )
+    flat = flat_prior(target.model, np.asarray(points))
+    _check_coordinates(silent & flat.coordinates, names)
+    if len(flat.directions):
+        _check_directions(target, np.asarray(points), flat.directions, names)
+    return _silence_warnings(silent, names)
+
+
+def _check_coordinates(improper: Bool[np.ndarray, "shard dim"], names: np.ndarray) -> None:
+    if not improper.any():
+        return
+    shard = int(np.argmax(improper.any(axis=1)))
+    raise ModelError(
+        f"every shard must have a proper posterior, but {improper.any(axis=1).sum()} of "
+        f"{len(improper)} shards hold no information on some coordinate whose prior is flat "
+        f"(shard {shard}: {', '.join(names[improper[shard]][:MAX_NAMED_COORDINATES])}). Use a "
+        "proper prior, spread rare rows evenly with vcmc.split(rows, num_shards, stratify=…), "
+        "or use fewer shards."
+    )
+
+
+def _check_directions(
+    target: Target, points: np.ndarray, basis: np.ndarray, names: np.ndarray
+) -> None:
+    work = partial(_flat_direction, points=points, basis=basis)
+    tasks = [Task((shard,)) for shard in range(target.num_shards)]
+    directions = list(target.executor.map(work, tasks, target.shard_cache))
+    improper = [shard for shard, direction in enumerate(directions) if direction is not None]
+    if not improper:
+        return
+    direction = describe_direction(names, directions[improper[0]], MAX_NAMED_COORDINATES)
+    raise ModelError(
+        f"every shard must have a proper posterior, but the rows of {len(improper)} of "
+        f"{target.num_shards} shards do not determine some direction along which the prior is flat "
+        f"(shard {improper[0]}: {direction}), because columns are collinear there or rows too few. "
+        "Use a proper prior, however wide, or fewer shards; if all shards are concerned, the model "
+        "may not be identified."
+    )
+
+
+def _flat_direction(
+    shard_cache: ShardCache,
+    task: Task,
+    advance: Callable[[int], None],
+    points: np.ndarray,
+    basis: np.ndarray,
+) -> np.ndarray | None:
+    del advance
+    return flat_direction(shard_cache.density(task.shards[0]), points, basis)
+
+
+def _silence_warnings(silent: Bool[np.ndarray, "shard dim"], names: np.ndarray) -> ShardWarnings:
     # A coordinate that no shard's rows inform is a feature of the model, e.g. of a hierarchical
     # one, and not a fault of the partition.
-    warnings = []
-    for index in np.flatnonzero(silent.any(axis=0) & ~silent.all(axis=0)):
-        count = silent[:, index].sum()
-        warnings.append(
-            f"{count} of {len(silent)} shards {'holds' if count == 1 else 'hold'} no information "
-            f"on {names[index]}, so that its draws there are those of the tempered prior. Try "
-            "vcmc.split(..., stratify=...) or fewer shards."
-        )
-    return warnings
+    indices = np.flatnonzero(silent.any(axis=0) & ~silent.all(axis=0))
+    if not len(indices):
+        return ShardWarnings([], [])
+    counts = silent[:, indices].sum(axis=0)
+    low, high = counts.min(), counts.max()
+    number = f"{low}" if low == high else f"{low} to {high}"
+    what = str(names[indices[0]])
+    if len(indices) > 1:
+        named = ", ".join(names[indices[:MAX_NAMED_COORDINATES]])
+        more = ", …" if len(indices) > MAX_NAMED_COORDINATES else ""
+        what = f"each of {len(indices)} coordinates ({named}{more})"
+    text = (
+        f"{number} of {len(silent)} shards {'holds' if high == 1 else 'hold'} no information on "
+        f"{what}, so that its draws there are those of the tempered prior. Try "
+        "vcmc.split(..., stratify=...) or fewer shards."
+    )
+    shards = np.flatnonzero(silent[:, indices].any(axis=1))
+    return ShardWarnings.sorted([(shards.tolist(), text)], len(silent))
 
 
 @eqx.filter_jit
@@ -109,8 +161,3 @@ def _silent(density: Subposterior, points: Float[Array, "point dim"]) -> Bool[Ar
     """Return the coordinates that the log likelihood does not depend on at any of the points."""
     score = jax.grad(density.model.log_likelihood_at)
     return jnp.all(jax.vmap(score, in_axes=(0, None))(points, density.shard) == 0, axis=0)
-
-
-@eqx.filter_jit
-def _flat_prior(density: Subposterior, points: Float[Array, "point dim"]) -> Bool[Array, " dim"]:
-    return jnp.all(jax.vmap(jax.grad(density.model.log_prior_at))(points) == 0, axis=0)

@@ -38,6 +38,17 @@ class ShardWarnings(NamedTuple):
     notes: list[str]
     remarks: list[str]
 
+    @classmethod
+    def sorted(
+        cls, warnings: Sequence[tuple[Sequence[int], str]], num_shards: int
+    ) -> "ShardWarnings":
+        """Sort warnings by the number of shards that each is about."""
+        most = MAX_MINOR_SHARE * num_shards
+        return cls(
+            [text for shards, text in warnings if len(shards) > most],
+            [text for shards, text in warnings if len(shards) <= most],
+        )
+
 
 class ShardChecker:
     """Check the draws of one shard after the other; `reasons` has the shards that are broken."""
@@ -217,10 +228,9 @@ def shard_warnings(
         *_convergence_warnings(rhat, ess, stats, num_draws),
         *_width_warnings(draws, space),
     ]
-    minor = [text for shards, text in found if len(shards) <= MAX_MINOR_SHARE * len(draws)]
-    notes = [text for shards, text in found if len(shards) > MAX_MINOR_SHARE * len(draws)]
+    notes, remarks = ShardWarnings.sorted(found, len(draws))
     notes += _disagreement_warnings(draws, space, num_draws) + _switching_warnings(draws, space)
-    return ShardWarnings(notes, minor)
+    return ShardWarnings(notes, remarks)
 
 
 def _convergence_warnings(

@@ -15,7 +15,15 @@ from ..diagnostics.shards import broken_shards
 from ..executors import executor_of
 from ..model import Derived, Model
 from ..progress import ProgressDisplay, ProgressMode
-from ..results.draws import StreamedDraws, named_draws, resolve_space, shapes_of, tree_space
+from ..results.draws import (
+    StreamedDraws,
+    draws_labels,
+    named_draws,
+    resolve_space,
+    shapes_of,
+    support_warning,
+    tree_space,
+)
 from ..space import Product, Space
 from .arguments import check_combiner, check_model, check_model_with_rows, resolve_prior
 from .assessment import assess, result_tree
@@ -106,6 +114,7 @@ def combine(
     space: Mapping[str, Space] | None = None,
     model: Model | None = None,
     rows: Any = None,
+    chains: bool | None = None,
     prior: Prior | None = None,
     executor: Any = None,
     seed: int = 0,
@@ -116,7 +125,7 @@ def combine(
     Args:
         draws: one of
 
-            - a mapping from names to arrays (shard, draw, …);
+            - a mapping from names to arrays (shard, draw, …) or (shard, chain, draw, …);
             - an xarray Dataset with dimensions (shard, draw, …) or (shard, chain, draw, …), or a
               DataTree whose group `subposterior` is one, e.g. a result of `infer`;
             - where shards have different numbers of draws, a mapping from names to lists of
@@ -130,6 +139,9 @@ def combine(
         model: the model of all rows, for combiners that need the full-data log density. It has a
             `space` of its own.
         rows: all rows, as `infer` takes them.
+        chains: whether arrays have an axis of chains before that of draws. By default this is told
+            by `space` or `model`; without these, an axis of at least 100 elements that is longer
+            than the next is one of draws, and shapes that leave doubt are an error.
         prior: which prior the shards have, as in `infer`; by default the one that the tree
             records, or that the combiner needs.
         executor: where the log density is evaluated; by default `executors.Local()`.
@@ -155,8 +167,9 @@ def combine(
     if prior is None and hasattr(draws, "children"):
         prior = draws.attrs.get("prior")
     prior = resolve_prior(combiner, prior)
-    named = named_draws(draws)
-    product = _resolve_space(draws, shapes_of(named), space, model)
+    declared = _declared_space(draws, space, model)
+    named = named_draws(draws, chains, {name: part.shape for name, part in declared.items()})
+    product = _resolve_space(shapes_of(named), declared, model)
     combiner.check(product)
     clock = Clock()
     with ProgressDisplay(progress) as display:
@@ -178,7 +191,7 @@ def combine(
         )
         stage.finish()
         clock.lap("combine")
-    notes = _missing_shards(draws) + combined.notes
+    notes = _missing_shards(draws) + combined.notes + support_warning(named, declared)
     assessment = assess(combined.points, target, notes, seed, remarks=combined.remarks)
     clock.lap("diagnose")
     settings: dict[str, Any] = {
@@ -191,21 +204,28 @@ def combine(
     }
     if len(set(summary.counts)) > 1:
         settings["draw_counts"] = summary.counts
-    return result_tree(combined.groups, settings | clock.seconds, assessment)
+    labels = draws_labels(draws) if model is None else model.labels
+    return result_tree(combined.groups | labels.groups, settings | clock.seconds, assessment)
 
 
-def _resolve_space(
-    draws: Any,
-    shapes: Mapping[str, tuple[int, ...]],
-    space: Mapping[str, Space] | None,
-    model: Model | None,
-) -> Product:
-    """Return the space of the draws: the model's, or a tree's with the user's on top."""
+def _declared_space(
+    draws: Any, space: Mapping[str, Space] | None, model: Model | None
+) -> Mapping[str, Space]:
+    """Return the spaces that are known: the model's, or a tree's with the user's on top."""
     if model is None:
-        return resolve_space(shapes, tree_space(draws, space or {}))
+        return tree_space(draws, space or {})
     check_model(model)
     if space is not None:
         raise ValueError("combine takes space= or model=, which has a space; got both.")
+    return model.space
+
+
+def _resolve_space(
+    shapes: Mapping[str, tuple[int, ...]], declared: Mapping[str, Space], model: Model | None
+) -> Product:
+    """Return the space of the draws."""
+    if model is None:
+        return resolve_space(shapes, declared)
     if missing := set(model.space) - set(shapes):
         raise ValueError(
             f"the model has the parameters {list(model.space)}, but there are no draws of "

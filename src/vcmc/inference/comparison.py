@@ -43,6 +43,7 @@ def compare(
     space: Mapping[str, Space] | None = None,
     num_shards: int | None = None,
     num_draws: int = 1000,
+    chains: bool | None = None,
     prior: Prior | None = None,
     executor: Any = None,
     seed: int = 0,
@@ -63,6 +64,7 @@ def compare(
         space: the space of every parameter, if neither a model nor a tree defines it.
         num_shards: number of shards, if `source` is a model and rows is not a `Partition`.
         num_draws: draws of every shard, if `source` is a model.
+        chains: whether arrays of draws have an axis of chains, as in `combine`.
         prior: which prior the draws of shards have, as in `combine`.
         executor: where shards are sampled and evaluated; by default `executors.Local()`.
         seed: seed of all random numbers.
@@ -87,6 +89,7 @@ def compare(
         reference_draws = _reference_draws(reference, model, rows, options)
         product = _comparison_space(source, model, space)
         options |= {"model": model, "rows": rows} if model else {"space": space}
+        options["chains"] = chains
         entries, trees = [], {}
         for name, combiner in named.items():
             draws = trees_by_prior.get(combiner.needs.prior, source)

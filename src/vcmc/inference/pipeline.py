@@ -145,7 +145,7 @@ def _combine(
         "the shards were sampled, but combining them failed ({error}). Their draws are in this "
         "error's `tree`: vcmc.combine(error.tree, model=model, rows=rows, combiner=...)."
     )
-    with _keep_draws(CombineError, failure, lambda: shard_tree(space, draws, prepared.settings)):
+    with _keep_draws(CombineError, failure, lambda: shard_tree(model, draws, prepared.settings)):
         stage = display.stage("combine", None)
         summary = summarize_shards(space, draws.points)
         clock.lap("check")
@@ -163,8 +163,9 @@ def _combine(
         stage.finish()
         clock.lap("combine")
     return posterior._replace(
-        groups=posterior.groups | {"sample_seconds": draws.seconds},
-        remarks=(*prepared.notes, *posterior.remarks),
+        groups=posterior.groups | {"sample_seconds": draws.seconds} | model.labels.groups,
+        notes=prepared.warnings.notes + posterior.notes,
+        remarks=(*prepared.warnings.remarks, *posterior.remarks),
         exact=ONE_SHARD if target.num_shards == 1 else "",
     )
 

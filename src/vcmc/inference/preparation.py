@@ -20,6 +20,7 @@ from ..data.space_description import describe_space
 from ..density import Subposterior
 from ..diagnostics.additivity import check_additivity, check_labels
 from ..diagnostics.information import ShardFacts, check_information, shard_facts
+from ..diagnostics.shards import ShardWarnings
 from ..executors import AbstractExecutor, executor_of
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode, Stage
@@ -96,14 +97,14 @@ class Prepared:
         plan: settings of all chains.
         shard_facts: sizes and checksums of the shards.
         settings: settings that the result records.
-        notes: warnings before sampling.
+        warnings: warnings before sampling.
     """
 
     target: Target
     plan: Plan
     shard_facts: list[ShardFacts]
     settings: dict[str, Any]
-    notes: list[str]
+    warnings: ShardWarnings
 
 
 def prepare(
@@ -134,7 +135,7 @@ def _plan_run(
     starts = search_starts(target.pilot, start_key)
     points = jnp.asarray(np.stack(starts))
     facts = shard_facts(target, points, with_checksums=request.store is not None)
-    notes = check_information(target, points, facts)
+    warnings = check_information(target, points, facts)
     stage.advance()
 
     needs_start = own_sampler is None or own_sampler.needs_start
@@ -158,7 +159,7 @@ def _plan_run(
         "shard_sizes": [shard.num_rows for shard in facts],
         "space": describe_space(target.model.space),
     }
-    return Prepared(target, plan, facts, settings, notes)
+    return Prepared(target, plan, facts, settings, warnings)
 
 
 def as_partition(

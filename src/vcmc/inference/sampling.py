@@ -10,9 +10,9 @@ from ..data.params import to_params
 from ..diagnostics.shards import broken_shards
 from ..errors import ShardError
 from ..executors import AbstractExecutor
+from ..model import Model
 from ..progress import ProgressDisplay
 from ..results.tree import make_tree
-from ..space import Product
 from .chains import SampledShards, sample_shards
 from .overlap import sample_and_optimize
 from .preparation import Prepared, Request
@@ -57,14 +57,15 @@ def sample(
         executor = cast(AbstractExecutor, target.executor)
         sampled = sample_shards(executor, target.shard_cache, plan, stage)
     draws = _stack(sampled, num_chains)._replace(learned=learned)
-    _check_all_sound(sampled, draws, target.model.space, prepared.settings)
+    _check_all_sound(sampled, draws, target.model, prepared.settings)
     return draws
 
 
-def shard_tree(space: Product, draws: ShardDraws, settings: dict[str, Any]) -> "DataTree":
+def shard_tree(model: Model, draws: ShardDraws, settings: dict[str, Any]) -> "DataTree":
     """Return a tree of the shards' draws alone."""
-    params = to_params(space, jnp.asarray(draws.points))
-    return make_tree({"subposterior": params, "sample_stats": draws.stats}, settings)
+    params = to_params(model.space, jnp.asarray(draws.points))
+    groups = {"subposterior": params, "sample_stats": draws.stats}
+    return make_tree(groups | model.labels.groups, settings)
 
 
 def _stack(sampled: SampledShards, num_chains: int) -> ShardDraws:
@@ -86,7 +87,7 @@ def _stack(sampled: SampledShards, num_chains: int) -> ShardDraws:
 
 
 def _check_all_sound(
-    sampled: SampledShards, draws: ShardDraws, space: Product, settings: dict[str, Any]
+    sampled: SampledShards, draws: ShardDraws, model: Model, settings: dict[str, Any]
 ) -> None:
     shards = sorted({shard for shard, _ in sampled.chains})
     broken = {shards[index]: reason for index, reason in broken_shards(draws.points).items()}
@@ -99,7 +100,7 @@ def _check_all_sound(
         stats = {name: values[indices] for name, values in draws.stats.items()}
         sound = ShardDraws(draws.points[indices], stats, {})
         sound_shards = [shards[index] for index in indices]
-        tree = shard_tree(space, sound, settings | {"sound_shards": sound_shards})
+        tree = shard_tree(model, sound, settings | {"sound_shards": sound_shards})
     named = list(reasons.items())[:MAX_NAMED_SHARDS]
     raise ShardError(
         f"{len(reasons)} of {settings['num_shards']} shards could not be sampled: "

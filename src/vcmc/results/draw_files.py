@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .draw_origins import check_one_per_shard, check_same_data, files_of_folder
+from .draws import FlatDraws
 from .tree import make_tree
 
 if TYPE_CHECKING:
@@ -43,9 +45,11 @@ def read_draws(*shards: Any) -> "DataTree | list[Arrays]":
     """Read the shards' draws from files or fits, in the form that `vcmc.combine` takes.
 
     Args:
-        shards: for every shard a file, a list of files with one chain each, a PyStan fit, or an
-            ArviZ tree with the group `posterior`. Files are CmdStan CSV files, ArviZ files (`.nc`)
-            or NumPy files (`.npz`) with an array (draw, …) for each parameter.
+        shards: for every shard a file, a list of files with one chain each, a folder of such
+            files, a PyStan fit, or an ArviZ tree with the group `posterior`. Files are CmdStan CSV
+            files, ArviZ files (`.nc`) or NumPy files (`.npz`) with an array (draw, …) for each
+            parameter. Single files that look like chains of one shard, by their names or by
+            CmdStan's headers, are refused: pass lists, of one file each if they are shards.
 
     Returns:
         A tree with the group `subposterior` (shard, chain, draw, …) and, if the sampler reported
@@ -56,6 +60,7 @@ def read_draws(*shards: Any) -> "DataTree | list[Arrays]":
         shards = tuple(shards[0])
     if not shards:
         raise ValueError("read_draws needs a file or a fit for every shard; got none.")
+    check_one_per_shard([Path(shard) for shard in shards if _is_file(shard)])
     loaded = [_read_shard(number, shard) for number, shard in enumerate(shards)]
     first = _shapes(loaded[0].draws, 2)
     for number, shard in enumerate(loaded):
@@ -66,10 +71,10 @@ def read_draws(*shards: Any) -> "DataTree | list[Arrays]":
             )
     names = list(first)
     if len({shard.draws[names[0]].shape[:2] for shard in loaded}) > 1:
-        return [
+        return FlatDraws(
             {name: array.reshape(-1, *array.shape[2:]) for name, array in shard.draws.items()}
             for shard in loaded
-        ]
+        )
     groups = {
         "subposterior": {name: np.stack([shard.draws[name] for shard in loaded]) for name in names}
     }
@@ -86,11 +91,19 @@ def _shapes(arrays: Arrays, num_axes: int) -> dict[str, tuple[int, ...]]:
     return {name: array.shape[num_axes:] for name, array in arrays.items()}
 
 
+def _is_file(shard: Any) -> bool:
+    return isinstance(shard, str | Path) and not Path(shard).is_dir()
+
+
 def _read_shard(number: int, shard: Any) -> ShardDraws:
-    if isinstance(shard, str | Path):
+    if _is_file(shard):
         return _read_file(Path(shard))
+    if isinstance(shard, str | Path):
+        shard = files_of_folder(Path(shard))
     if isinstance(shard, Sequence):
-        chains = [_read_file(Path(path)) for path in shard]
+        files = [Path(path) for path in shard]
+        chains = [_read_file(file) for file in files]
+        check_same_data(number, files)
         return ShardDraws(
             _join_chains(number, [chain.draws for chain in chains]),
             _join_chains(number, [chain.stats for chain in chains]),
@@ -100,8 +113,8 @@ def _read_shard(number: int, shard: Any) -> ShardDraws:
     if "posterior" in getattr(shard, "children", ()) or hasattr(shard, "posterior"):
         return _from_arviz(shard)
     raise TypeError(
-        f"shard {number} must be a file, a list of files with one chain each, a PyStan fit or an "
-        f"ArviZ tree; got {type(shard).__name__}."
+        f"shard {number} must be a file, a list of files with one chain each, a folder of them, a "
+        f"PyStan fit or an ArviZ tree; got {type(shard).__name__}."
     )
 
 

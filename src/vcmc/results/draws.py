@@ -1,16 +1,23 @@
 """Shard draws that exist already, in any form that `combine` takes, and their space."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..data.labels import NO_LABELS, Labels
 from ..data.rows import NUMBER_KINDS
 from ..data.shard import check_loader
 from ..data.space_description import space_from_description
 from ..space import Product, Real, Space
+from .draw_supports import DrawSupports
 
 NamedArrays = dict[str, np.ndarray]
+Shapes = Mapping[str, tuple[int, ...]]
+
+# Fewer elements of an axis may be chains; more chains than this in one shard are unheard of.
+MIN_CLEAR_DRAWS = 100
 
 
 class LazyDraws:
@@ -42,23 +49,40 @@ class LazyDraws:
         return self.load(shard)
 
 
+class FlatDraws(list[NamedArrays]):
+    """Draws of shards, each a mapping from names to arrays (draw, …), with chains concatenated."""
+
+
 class StreamedDraws:
     """Checked draws, one shard at a time: arrays (draw, …) by name; shards may differ in number.
 
+    Args:
+        shards: arrays (draw, …) or (chain, draw, …) of every shard. Chains are concatenated.
+        held: whether all draws are in memory anyway.
+        axes: which of the two they are.
+
     Attributes:
         shapes: the shape of one draw of every parameter.
-        held: whether all draws are in memory anyway.
+        supports: the supports of the draws that were loaded.
     """
 
-    def __init__(self, shards: Any, held: bool):
+    def __init__(self, shards: Any, held: bool, axes: "Axes"):
         self.shards = shards
         self.held = held
+        self.axes = axes
+        self.supports = DrawSupports()
+        self._chain_counts: set[int] = set()
         if not len(shards):
             raise ValueError("draws must be of at least one shard; got none.")
         self.shapes = {name: array.shape[1:] for name, array in self._arrays(0).items()}
 
     def __len__(self) -> int:
         return len(self.shards)
+
+    @property
+    def num_chains(self) -> int:
+        """Number of chains of all shards that were loaded; one if they differ."""
+        return next(iter(self._chain_counts)) if len(self._chain_counts) == 1 else 1
 
     def __getitem__(self, shard: int) -> NamedArrays:
         arrays = self._arrays(shard)
@@ -68,6 +92,8 @@ class StreamedDraws:
                 f"all shards must have the parameters of shard 0, {self.shapes}; shard {shard} "
                 f"has {shapes}."
             )
+        for name, array in arrays.items():
+            self.supports.add(name, array, self.shapes[name])
         return {name: arrays[name] for name in self.shapes}
 
     def _arrays(self, shard: int) -> NamedArrays:
@@ -78,19 +104,77 @@ class StreamedDraws:
                 f'{{"beta": draws}}; got {type(draws).__name__} for shard {shard}.'
             )
         arrays = {name: np.asarray(values) for name, values in draws.items()}
-        return _check_draws(arrays, ("draw",), f" of shard {shard}")
+        where = f" of shard {shard}"
+        if self.axes.has_chains(arrays, 0, where):
+            arrays = _check_draws(arrays, ("chain", "draw"), where)
+            self._chain_counts.add(len(next(iter(arrays.values()))))
+            return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+        return _check_draws(arrays, ("draw",), where)
 
 
-def named_draws(draws: Any) -> NamedArrays | StreamedDraws:
-    """Return draws in any accepted form as arrays (shard, chain, draw, …), or shard by shard."""
+class Axes(NamedTuple):
+    """What is known about the axes of arrays of draws.
+
+    Attributes:
+        chains: whether there is an axis of chains before that of draws; None if not told.
+        shapes: the known shapes of values.
+    """
+
+    chains: bool | None
+    shapes: Shapes
+
+    def has_chains(self, arrays: NamedArrays, num_first: int, where: str = "") -> bool:
+        """Return whether arrays have an axis of chains after `num_first` axes of another kind.
+
+        Raise an error if this cannot be told.
+        """
+        if self.chains is not None or not arrays:
+            return bool(self.chains)
+        known = {
+            array.ndim - num_first - len(self.shapes[name])
+            for name, array in arrays.items()
+            if name in self.shapes
+        }
+        if known & {1, 2}:
+            return known == {2}
+        all_sizes = {array.shape[num_first : num_first + 2] for array in arrays.values()}
+        sizes = next(iter(all_sizes))
+        if len(all_sizes) > 1 or len(sizes) < 2:
+            return False  # some values are scalars, or differ in what would be the axis of draws
+        is_clear = sizes[0] >= MIN_CLEAR_DRAWS and sizes[0] > sizes[1]
+        if is_clear or min(sizes) < 2:
+            return False
+        first = "shard, " if num_first else ""
+        shapes = ", ".join(f"{name}: {array.shape}" for name, array in arrays.items())
+        raise ValueError(
+            f"draws{where} must have axes ({first}draw, …) or ({first}chain, draw, …), and their "
+            f"shapes do not tell which they have: {shapes}. Pass chains=True if there is an axis "
+            "of chains, chains=False if not, or the spaces of the parameters, e.g. "
+            f"space={{{next(iter(arrays))!r}: vcmc.Real(...)}}."
+        )
+
+
+def named_draws(
+    draws: Any, chains: bool | None = None, shapes: Shapes = MappingProxyType({})
+) -> NamedArrays | StreamedDraws:
+    """Return draws in any accepted form as arrays (shard, chain, draw, …), or shard by shard.
+
+    Args:
+        draws: draws of shards, as `combine` takes them.
+        chains: whether arrays have an axis of chains; None if the user has not told.
+        shapes: shapes of values, as far as they are known.
+    """
+    axes = Axes(False if isinstance(draws, FlatDraws) else chains, shapes)
     if hasattr(draws, "children"):
         return _from_tree(draws)
     if hasattr(draws, "data_vars"):
         return _from_dataset(draws)
     if isinstance(draws, Mapping):
         if any(_is_ragged(values) for values in draws.values()):
-            return _in_memory(_by_shard(draws))
+            return _in_memory(_by_shard(draws), axes)
         arrays = {name: np.asarray(values) for name, values in draws.items()}
+        if axes.has_chains(arrays, 1):
+            return _check_draws(arrays, ("shard", "chain", "draw"))
         arrays = _check_draws(arrays, ("shard", "draw"))
         return {name: array[:, None] for name, array in arrays.items()}
     is_sequence = hasattr(draws, "__len__") and hasattr(draws, "__getitem__")
@@ -101,8 +185,8 @@ def named_draws(draws: Any) -> NamedArrays | StreamedDraws:
             f"vcmc.LazyDraws(load, num_shards); got {type(draws).__name__}."
         )
     if isinstance(draws, Sequence):
-        return _in_memory(list(draws))
-    return StreamedDraws(draws, held=False)
+        return _in_memory(list(draws), axes)
+    return StreamedDraws(draws, held=False, axes=axes)
 
 
 def _from_tree(tree: Any) -> NamedArrays | StreamedDraws:
@@ -115,7 +199,8 @@ def _from_tree(tree: Any) -> NamedArrays | StreamedDraws:
     if "draw_counts" not in tree.attrs:
         return arrays
     num_shards = len(next(iter(arrays.values())))
-    return _in_memory([_unpad(arrays, shard) for shard in range(num_shards)])
+    shards = [_unpad(arrays, shard) for shard in range(num_shards)]
+    return _in_memory(shards, Axes(False, {}))
 
 
 def _from_dataset(dataset: Any) -> NamedArrays:
@@ -155,13 +240,18 @@ def _by_shard(draws: Mapping[str, Any]) -> list[NamedArrays]:
     ]
 
 
-def _in_memory(shards: Sequence[Mapping[str, Any]]) -> NamedArrays | StreamedDraws:
+def _in_memory(shards: Sequence[Mapping[str, Any]], axes: Axes) -> NamedArrays | StreamedDraws:
     """Return draws of shards as arrays, if all shards have the same number of draws."""
-    streamed = StreamedDraws(shards, held=True)
+    streamed = StreamedDraws(shards, True, axes)
     checked = [streamed[shard] for shard in range(len(shards))]
     if len({len(array) for draws in checked for array in draws.values()}) > 1:
         return streamed
-    return {name: np.stack([draws[name] for draws in checked])[:, None] for name in streamed.shapes}
+    arrays = {name: np.stack([draws[name] for draws in checked]) for name in streamed.shapes}
+    num_chains = streamed.num_chains
+    return {
+        name: array.reshape(len(shards), num_chains, -1, *array.shape[2:])
+        for name, array in arrays.items()
+    }
 
 
 def _check_draws(arrays: NamedArrays, axes: tuple[str, ...], where: str = "") -> NamedArrays:
@@ -182,8 +272,31 @@ def _check_draws(arrays: NamedArrays, axes: tuple[str, ...], where: str = "") ->
             + "."
         )
     if (num_draws := next(iter(shapes.values()))[-1]) < 2:
-        raise ValueError(f"combine needs at least 2 draws in every shard; got {num_draws}{where}.")
+        raise ValueError(
+            f"combine needs at least 2 draws in every shard; got {num_draws}{where}. If an axis is "
+            "one of chains, pass chains=True."
+        )
     return arrays
+
+
+def draws_labels(draws: Any) -> Labels:
+    """Return the dims and coords of the parameters of a tree or dataset; others have none."""
+    if hasattr(draws, "children"):
+        draws = draws["subposterior"].to_dataset()
+    if not hasattr(draws, "data_vars"):
+        return NO_LABELS
+    leading = [dim for dim in ("shard", "chain", "draw") if dim in draws.dims]
+    return Labels.of_dataset(draws.transpose(*leading, ...), leading)
+
+
+def support_warning(draws: NamedArrays | StreamedDraws, declared: Iterable[str]) -> list[str]:
+    """Return a warning about parameters that look constrained and have no declared space."""
+    if isinstance(draws, StreamedDraws):
+        return draws.supports.warning(declared)
+    supports = DrawSupports()
+    for name, array in draws.items():
+        supports.add(name, array, array.shape[3:])
+    return supports.warning(declared)
 
 
 def shapes_of(draws: NamedArrays | StreamedDraws) -> dict[str, tuple[int, ...]]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.labels import COORDS_GROUP, DIMS_GROUP, Dims, Labels
+
 if TYPE_CHECKING:
     from xarray import DataTree
 
@@ -40,7 +42,7 @@ def make_tree(groups: Mapping[str, Any], settings: Mapping[str, Any]) -> "DataTr
     """Return a DataTree of groups of arrays; its attributes are the settings, date and versions.
 
     A group is a mapping from names to arrays, whose leading axes are (shard, chain, draw) or
-    those of `GROUP_DIMS`.
+    those of `GROUP_DIMS`. The groups `dims` and `coords` label the other axes.
     """
     return build_tree(
         groups,
@@ -57,7 +59,7 @@ def build_tree(groups: Mapping[str, Any], attributes: Mapping[str, Any]) -> "Dat
     """Return a DataTree of groups of arrays with the given attributes."""
     from xarray import DataTree  # slow to import
 
-    tree = DataTree.from_dict(_datasets(groups))
+    tree = DataTree.from_dict(_datasets(groups, Labels.from_groups(groups)))
     tree.attrs = dict(attributes)
     return tree
 
@@ -74,19 +76,40 @@ def add_groups(
     children = {
         name: child.to_dataset() for name, child in tree.children.items() if name not in drop
     }
-    new_tree = DataTree.from_dict(children | _datasets(groups))
+    new_tree = DataTree.from_dict(children | _datasets(groups, tree_labels(tree)))
     new_tree.attrs = {**tree.attrs, **settings}
     return new_tree
 
 
-def _datasets(groups: Mapping[str, Any]) -> dict[str, Any]:
+def tree_labels(tree: "DataTree") -> Labels:
+    """Return the dims and coords of a tree's parameters."""
+    dims: dict[str, Dims] = {}
+    coords: dict[str, np.ndarray] = {}
+    for group in ("subposterior", "posterior"):
+        if group in tree.children:
+            labels = Labels.of_dataset(
+                tree[group].to_dataset(), GROUP_DIMS.get(group, DEFAULT_DIMS)
+            )
+            dims |= labels.dims
+            coords |= labels.coords
+    return Labels(dims, coords)
+
+
+def _datasets(groups: Mapping[str, Any], labels: Labels) -> dict[str, Any]:
+    return {
+        group: _dataset(arrays, GROUP_DIMS.get(group, DEFAULT_DIMS), labels)
+        for group, arrays in groups.items()
+        if group not in (DIMS_GROUP, COORDS_GROUP)
+    }
+
+
+def _dataset(arrays: Mapping[str, Any], leading: list[str], labels: Labels) -> Any:
     from arviz_base import dict_to_dataset
 
-    return {
-        group: dict_to_dataset(
-            dict(arrays),
-            sample_dims=GROUP_DIMS.get(group, DEFAULT_DIMS),
-            check_conventions=False,
-        )
-        for group, arrays in groups.items()
-    }
+    shapes = {name: np.shape(array)[len(leading) :] for name, array in arrays.items()}
+    dims: dict[Any, Any] = dict(labels.names(shapes, leading))
+    used = {dim for axes in dims.values() for dim in axes}
+    coords: dict[Any, Any] = {dim: labels.coords[dim] for dim in labels.coords if dim in used}
+    return dict_to_dataset(
+        dict(arrays), sample_dims=leading, dims=dims, coords=coords, check_conventions=False
+    )

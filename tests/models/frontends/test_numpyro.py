@@ -233,11 +233,6 @@ def subsampling_plate(y):
         numpyro.sample("y", dist.Normal(mean, 1.0), obs=y[index])
 
 
-def improper(y):
-    mean = numpyro.sample("mean", dist.ImproperUniform(dist.constraints.real, (), ()))
-    numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
-
-
 def with_param(y):
     mean = numpyro.param("mean", 0.0)
     spread = numpyro.sample("spread", dist.HalfNormal(1))
@@ -266,10 +261,13 @@ def imputes(y):
             "'pilot' does not depend on the rows.*every shard would count it again",
         ),
         (joint_over_rows, "joint distribution over all rows"),
-        (hard_coded_size, "must run on any number of rows.*hard-coded"),
+        (
+            hard_coded_size,
+            r"fails on 5: .* plate 'rows' has 60 elements, however many rows there are: take its "
+            r'size from the rows, e.g. numpyro.plate\("rows", y.shape\[0\]\)',
+        ),
         (data_dependent_prior, "the prior depends on the rows"),
         (subsampling_plate, "leave out subsample_size"),
-        (improper, "give it a proper prior, however wide"),
         (with_param, "give it a prior"),
         (python_number_from_rows, "compute it beforehand and pass it in constants"),
         (lambda y: numpyro.sample("m", dist.Normal(0, 1)), "must observe its rows"),
@@ -298,3 +296,84 @@ def test_what_cannot_be_sharded_is_refused_with_a_reason(model, message):
 def test_undeclared_factors_are_refused(declared, per_row, message):
     with pytest.raises(ValueError, match=message):
         vcmc.from_numpyro(with_factor, {"y": ROWS["y"]}, constants={"per_row": per_row}, **declared)
+
+
+@pytest.fixture
+def validation():
+    """Check the arguments of distributions, as NumPyro's users do to find errors."""
+    with numpyro.validation_enabled():
+        yield
+
+
+@pytest.mark.usefixtures("validation")
+@pytest.mark.parametrize(
+    "prior", [dist.InverseGamma(0.001, 0.001), dist.Gamma(0.001, 0.001)], ids=["inverse", "gamma"]
+)
+def test_vague_priors_whose_draws_overflow_are_taken(prior):
+    def model(y):
+        precisions = numpyro.sample("precisions", prior.expand([20]).to_event(1))
+        scales = 1 / jnp.sqrt(precisions)  # of a draw: zero or infinite
+        numpyro.sample("effects", dist.Normal(0, scales).to_event(1))
+        bounds = numpyro.sample("bounds", dist.Uniform(-scales, 1.0).to_event(1))
+        covariance = jnp.diag(precisions)
+        numpyro.sample("more", dist.MultivariateNormal(jnp.zeros(20), covariance))
+        numpyro.sample("y", dist.Normal(bounds.sum(), 1.0), obs=y)
+
+    found = vcmc.from_numpyro(model, {"y": ROWS["y"]})
+    assert found.space.dim == 80
+    point = 0.1 * jax.random.normal(jax.random.key(0), (80,))
+    assert np.isfinite(found.log_prior_at(point))
+
+
+def test_improper_uniform_is_a_flat_prior_on_its_support():
+    def model(y):
+        mean = numpyro.sample("mean", dist.ImproperUniform(dist.constraints.real, (), ()))
+        with numpyro.plate("two", 2):
+            scales = numpyro.sample(
+                "scales", dist.ImproperUniform(dist.constraints.positive, (), ())
+            )
+        cut = numpyro.sample(
+            "cut", dist.ImproperUniform(dist.constraints.greater_than(mean), (), event_shape=(3,))
+        )
+        numpyro.sample("y", dist.Normal(mean + cut.sum(), scales.sum()), obs=y)
+
+    found = vcmc.from_numpyro(model, {"y": ROWS["y"]})
+    params, log_det = found.space.constrain_with_log_det(jnp.linspace(-1, 1, 6))
+    assert (params["scales"] > 0).all()
+    assert (params["cut"] > params["mean"]).all()
+    assert float(found.log_prior(params)) == 0.0
+    assert float(found.log_prior_at(jnp.linspace(-1, 1, 6))) == float(log_det)
+
+
+def test_a_flat_prior_gives_the_posterior_of_a_masked_one():
+    def model(y, prior):
+        mean = numpyro.sample("mean", prior)
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+    priors = dist.ImproperUniform(dist.constraints.real, (), ()), dist.Normal(0, 1).mask(False)
+    results = [
+        vcmc.infer(
+            vcmc.from_numpyro(model, {"y": ROWS["y"]}, constants={"prior": prior}),
+            {"y": ROWS["y"]},
+            num_shards=3,
+            num_draws=100,
+        )
+        for prior in priors
+    ]
+    first, second = (vcmc.posterior_draws(tree)["mean"] for tree in results)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_number_of_rows_in_constants_is_refused_with_a_way_out():
+    def model(y, N):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("n", N):
+            numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match="any number of rows") as raised:
+        vcmc.from_numpyro(model, {"y": ROWS["y"]}, constants={"N": 60})
+    message = str(raised.value)
+    assert "plate 'n' has 60 elements" in message
+    assert 'numpyro.plate("n", y.shape[0])' in message
+    assert "constants['N'] = 60 is the number of rows" in message
+    assert "Pass it in constants" not in message

@@ -2,6 +2,7 @@
 PyMC."""
 
 import sys
+import warnings
 
 import arviz_stats
 import cloudpickle
@@ -11,11 +12,15 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import xarray
 
 import vcmc
 from vcmc.cli.inputs import load_model
 from vcmc.density import Subposterior, evaluate
 from vcmc.target import Target
+
+# The models here take shapes from their data.
+pytestmark = pytest.mark.filterwarnings("ignore:pm.sample_posterior_predictive would draw")
 
 generator = np.random.default_rng(0)
 NUM_ROWS = 400
@@ -306,3 +311,118 @@ def test_draws_go_back_to_arviz(pm, tree):
     summary = arviz.summary(tree_for_arviz, round_to=12)
     mean = tree["posterior"]["scale"].mean().item()
     np.testing.assert_allclose(float(summary.loc["scale", "mean"]), mean, rtol=1e-6)
+
+
+COORDS = {"feature": ["age", "income"], "day": np.array(["2024-01-01", "2024-01-02"], "M8[ns]")}
+
+
+def test_a_potential_can_be_the_whole_likelihood(pm):
+    with pm.Model() as original:
+        y = pm.Data("y", Y["y"])
+        mean = pm.Normal("mean", 0.0, 1.0)
+        pm.Potential("fit", -0.5 * (y - mean) ** 2)
+    model = vcmc.from_pymc(original, Y, likelihood_potentials=["fit"])
+    values = model.log_likelihood({"mean": jnp.asarray(0.5)}, Y)
+    np.testing.assert_allclose(values, -0.5 * (Y["y"] - 0.5) ** 2, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"or have a pm.Potential that is declared in likelihood"):
+        vcmc.from_pymc(original, Y, prior_potentials=["fit"])
+
+
+def test_a_potential_that_ignores_the_rows_is_no_likelihood(pm):
+    with pm.Model() as original:
+        pm.Data("y", Y["y"])
+        mean = pm.Normal("mean", 0.0, 1.0)
+        pm.Potential("fit", -0.5 * (Y["y"] - mean) ** 2)  # fixed in the model
+    with pytest.raises(ValueError, match=r"pm.Potential\('fit'\) .* must have one value per row"):
+        vcmc.from_pymc(original, Y, likelihood_potentials=["fit"])
+
+
+@pytest.fixture(scope="module")
+def labelled_model(pm):
+    """A model whose parameters have dims, with an intercept far from its prior's mean."""
+    bought = (generator.random(NUM_ROWS) < 1 / (1 + np.exp(-5 - X @ [1.0, -0.5]))).astype(int)
+    with pm.Model(coords=COORDS) as model:
+        model.add_coord("shard", length=3)  # also the name of an axis of a result
+        x, y = pm.Data("x", X, dims=("row", "feature")), pm.Data("y", bought, dims="row")
+        intercepts = pm.Normal("intercepts", 0.0, 5.0, dims="day")
+        beta = pm.Normal("beta", 0.0, 1.0, dims="feature")
+        shift = pm.Normal("shift", 0.0, 0.1, dims="shard")
+        pm.Dirichlet("shares", np.ones((2, 3)), dims=("feature", "shard"))
+        pm.Deterministic("odds", pm.math.exp(beta), dims="feature")
+        logit = intercepts.sum() + shift.sum() + x @ beta
+        pm.Bernoulli("bought", logit_p=logit, observed=y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def labelled_tree(pm, labelled_model, tmp_path_factory):
+    rows = {name: labelled_model[name].get_value() for name in ("x", "y")}
+    model = vcmc.from_pymc(labelled_model, rows)
+    folder = tmp_path_factory.mktemp("run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few draws
+        return vcmc.infer(model, rows, num_shards=2, num_draws=100, store=folder), folder
+
+
+def assert_is_labelled(tree):
+    posterior = tree["posterior"]
+    assert posterior["beta"].dims == ("chain", "draw", "feature")
+    assert posterior["odds"].dims == ("chain", "draw", "feature")
+    assert posterior["intercepts"].dims == ("chain", "draw", "day")
+    assert posterior["shift"].dims == ("chain", "draw", "shard")
+    assert posterior["shares"].dims == ("chain", "draw", "feature", "shard")
+    assert posterior["feature"].values.tolist() == ["age", "income"]
+    np.testing.assert_array_equal(posterior["day"].values.astype("M8[ns]"), COORDS["day"])
+    if "subposterior" in tree.children:
+        shards = tree["subposterior"]
+        assert shards["beta"].dims == ("shard", "chain", "draw", "feature")
+        assert shards["shift"].dims == ("shard", "chain", "draw", "shift_dim_0")
+        assert shards["feature"].values.tolist() == ["age", "income"]
+    assert tree["mean_error"]["beta"].dims == ("feature",)
+
+
+@pytest.mark.slow
+def test_results_keep_dims_and_coords(labelled_tree, labelled_model, tmp_path):
+    tree, folder = labelled_tree
+    assert_is_labelled(tree)
+    assert_is_labelled(vcmc.load(folder))
+    tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
+    with xarray.open_datatree(tmp_path / "tree.nc") as loaded:
+        assert_is_labelled(loaded)
+    rows = {name: labelled_model[name].get_value() for name in ("x", "y")}
+    model = vcmc.from_pymc(labelled_model, rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few draws
+        assert_is_labelled(vcmc.combine(tree, model=model, rows=rows))
+        assert_is_labelled(vcmc.refine(tree, model, rows, min_ess=50))
+        combined = vcmc.combine(tree, space=model.space)
+    assert combined["posterior"]["beta"].dims == ("chain", "draw", "feature")
+
+
+@pytest.mark.slow
+def test_predictions_use_the_posterior_of_parameters_with_dims(pm, labelled_tree, labelled_model):
+    tree, _ = labelled_tree
+    posterior = tree["posterior"].to_dataset()
+    inputs = [posterior]
+    arviz = pytest.importorskip("arviz")
+    if int(arviz.__version__.split(".")[0]) < 1:
+        inputs.append(arviz.InferenceData.from_datatree(tree))
+    else:
+        inputs.append(tree)
+    logit = posterior["intercepts"].sum("day") + posterior["shift"].sum("shard")
+    expected = jax.nn.sigmoid(logit.to_numpy()[0, :, None] + posterior["beta"].to_numpy()[0] @ X.T)
+    for draws in inputs:
+        predicted = pm.sample_posterior_predictive(
+            draws,
+            model=labelled_model,
+            random_seed=1,
+            progressbar=False,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+        )
+        bought = predicted["posterior_predictive"]["bought"].to_numpy()
+        assert abs(bought.mean() - expected.mean()) < 0.005  # with draws of the prior: 0.4 off
+
+
+def test_parameters_that_pymc_would_draw_from_their_prior_are_named(pm):
+    with pytest.warns(UserWarning, match=r"'beta' from the prior, .* pm.Data 'x'.*freeze"):
+        vcmc.from_pymc(pymc_logistic(pm), ROWS)

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
 
 from ...data.rows import Rows, as_rows
@@ -30,6 +29,7 @@ from .checks import (
     warn_of_omitted,
 )
 from .enumeration import enumerated_log_likelihood
+from .labels import site_labels
 from .sites import Seeded, Site, log_prob, sites_on, trace_at
 
 
@@ -41,6 +41,8 @@ def from_numpyro(
     space: Mapping[str, Space] | None = None,
     prior_sites: Iterable[str] = (),
     likelihood_sites: Iterable[str] = (),
+    dims: Mapping[str, Iterable[str | None]] | None = None,
+    coords: Mapping[str, Any] | None = None,
 ) -> Model:
     """Convert a NumPyro model: latent sites are the prior, observed sites the likelihood.
 
@@ -52,6 +54,10 @@ def from_numpyro(
         prior_sites: names of `numpyro.factor` sites that belong to the prior.
         likelihood_sites: names of `numpyro.factor` sites that belong to the likelihood; their
             value must be one number per row.
+        dims: names of the axes of sites in the result, e.g. `{"beta": ["feature"]}`. Axes of plates
+            have their names, and axes with one element per column of a data frame in `rows`, e.g.
+            `{"x": frame}`, are called `x_column`.
+        coords: labels along these axes, e.g. `{"feature": ["age", "income"]}`.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> def normal(y):
@@ -94,7 +100,8 @@ def from_numpyro(
     examples = example_params(spaces)
     check_prior(prior_given, examples, arrays, "pass it in constants={...}")
     derived = _derived(seeded, few, more, arrays, examples)
-    return Model(spaces, log_prior, log_likelihood, derived=derived)
+    dims, coords = site_labels(seeded, few, rows, arrays, dims or {}, coords or {})
+    return Model(spaces, log_prior, log_likelihood, derived=derived, dims=dims, coords=coords)
 
 
 class _Roles(NamedTuple):
@@ -210,7 +217,7 @@ def _spaces(
     """Return the space of each latent site: the declared one, or that of its support."""
     if unknown := set(declared) - set(latents):
         raise ValueError(f"space names {sorted(unknown)}, but the latent sites are {latents}.")
-    first, second = (handlers.trace(model.with_seed(seed)).get_trace(**rows) for seed in (1, 2))
+    first, second = (trace_at(model.with_seed(seed), {}, rows) for seed in (1, 2))
     spaces: dict[str, Space] = {}
     for name in latents:
         shape = sites[name].shape

@@ -29,7 +29,13 @@ from .checks import (
     warn_of_omitted,
 )
 from .graph import Graph, GraphFunction
-from .pymc_checks import check_potentials, check_rows, check_support, check_variables
+from .pymc_checks import (
+    check_potentials,
+    check_rows,
+    check_support,
+    check_variables,
+    warn_of_resampling,
+)
 from .supports import spaces_of
 
 
@@ -59,8 +65,8 @@ def from_pymc(
     arrays = as_rows(rows)
     in_prior, in_likelihood = tuple(prior_potentials), tuple(likelihood_potentials)
     check_rows(model, arrays)
-    check_variables(model, set(arrays))
     check_potentials(model, {*in_prior, *in_likelihood})
+    check_variables(model, set(arrays), in_likelihood)
 
     graph = Graph(model, arrays)
     shapes = _shapes(graph, arrays)
@@ -88,7 +94,9 @@ def from_pymc(
         "write it into the model as a number, or as pm.Data not in rows",
     )
     derived = _derived(graph, examples, arrays)
-    return Model(spaces, log_prior, log_likelihood, derived=derived)
+    warn_of_resampling(model)
+    dims, coords = _labels(model)
+    return Model(spaces, log_prior, log_likelihood, derived=derived, dims=dims, coords=coords)
 
 
 def is_pymc(model: Any) -> bool:
@@ -186,6 +194,17 @@ def _no_row_axis(graph: Graph, name: str, shape: tuple[int, ...]) -> str:
         "independent unit, e.g. a whole series or group. If this is unintended, check the shapes: "
         "(N, 1) and (N,) broadcast to (N, N)."
     )
+
+
+def _labels(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the dims of the model's variables, and the coords of those that have some.
+
+    Dims without coords are numbered from zero, as PyMC does it.
+    """
+    names = [variable.name for variable in (*model.free_RVs, *model.deterministics)]
+    dims = {name: tuple(model.named_vars_to_dims.get(name) or ()) for name in names}
+    coords = {dim: values for dim, values in model.coords.items() if values is not None}
+    return {name: axes for name, axes in dims.items() if axes}, coords
 
 
 def _derived(

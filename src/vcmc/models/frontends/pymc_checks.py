@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ...data.rows import Rows
+from ...errors import warn_user
 from ...space import Params, Space
 from .checks import example_params
 from .graph import ancestors
@@ -49,13 +50,14 @@ def check_rows(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
             )
 
 
-def check_variables(model: Any, rows: set[str]) -> None:
+def check_variables(model: Any, rows: set[str], likelihood_potentials: Sequence[str]) -> None:
     """Raise an error if the model's random variables cannot be sharded."""
     free, observed = model.free_RVs, model.observed_RVs
-    if not observed:
+    if not observed and not likelihood_potentials:
         raise ValueError(
-            "the model must observe its rows with observed=pm.Data(...); got "
-            f"{[rv.name for rv in free]}, all of them free."
+            "the model must observe its rows with observed=pm.Data(...), or have a pm.Potential "
+            f"that is declared in likelihood_potentials=[...]; got {[rv.name for rv in free]}, "
+            "all of them free."
         )
     if not free:
         raise ValueError(
@@ -102,6 +104,26 @@ def _check_observed(model: Any, rv: Any, rows: set[str]) -> None:
             f"{rv.name!r} observes pm.Data {sorted(data)}, which is not among the rows "
             f"{sorted(rows)}, so that every shard would count it again. Add it to rows."
         )
+
+
+def warn_of_resampling(model: Any) -> None:
+    """Warn of parameters that PyMC's predictions would draw from their prior."""
+    sources = {
+        rv.name: {part.name for part in ancestors([rv]) if part in model.data_vars}
+        for rv in model.free_RVs
+    }
+    names = [name for name, data in sources.items() if data]
+    if not names:
+        return
+    data = sorted(set.union(*sources.values()))
+    warn_user(
+        f"pm.sample_posterior_predictive would draw {', '.join(map(repr, names))} from the prior, "
+        f"as PyMC takes pm.Data {', '.join(map(repr, data))} for changed, on which they depend, "
+        "e.g. by their shapes. For predictions, pass it "
+        "pymc.model.transform.optimization.freeze_dims_and_data(model), or give these parameters "
+        "dims= that have coords in pm.Model(coords={...}).",
+        UserWarning,
+    )
 
 
 def check_potentials(model: Any, declared: set[str]) -> None:

@@ -1,0 +1,161 @@
+r"""Directions along which a shard's log density is linear, so that its posterior is improper.
+
+They are sought where the prior is flat or linear, $H_{\text{prior}} v = 0$, as an improper prior is
+in some directions, and among these where the rows add no curvature, $H_k v = 0$. Collinear columns
+and fewer rows than parameters are the usual causes. A Hessian may also vanish by chance, or almost
+everywhere, as that of a Laplace prior does. So a direction counts only if the score along it is the
+same on a long line.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..density import Subposterior, evaluate, hessian_products
+from ..linalg.operators import MAX_DENSE_DIM
+from ..model import Model
+from ..space import Point
+
+MAX_RELATIVE_CURVATURE = 1e-9  # of a candidate, in coordinates with curvature one
+MIN_RELATIVE_SCALE = 1e-6  # of a row of a Hessian that is scaled up; smaller ones may be rounding
+PROBE_DISTANCE = 3.0  # of points, in real coordinates, at which scores of the prior are compared
+MAX_ROUNDING = 1e-13  # of a score, or an element of a Hessian, as a share of the largest
+MAX_SCORE_CHANGE = 1e-11  # along a flat direction, by rounding, as a share of the score's terms
+LINE_STEPS = (-30.0, -1.0, 1.0, 30.0)  # where scores are compared, in sds given other coordinates
+MAX_CANDIDATES = 8  # directions to compare scores along: one batch of points with LINE_STEPS
+
+Points = Float[np.ndarray, "point dim"]
+Directions = Float[np.ndarray, "direction dim"]
+
+
+class FlatPrior(NamedTuple):
+    """Where a log prior is flat or linear.
+
+    Attributes:
+        coordinates: coordinates in which its score is constant.
+        directions: a basis of the directions in which it has no curvature.
+    """
+
+    coordinates: Bool[np.ndarray, " dim"]
+    directions: Directions
+
+
+def flat_prior(model: Model, points: Points) -> FlatPrior:
+    """Find where a log prior is flat, or linear, by its scores and Hessians at some points.
+
+    Models of many coordinates, whose Hessians are too large, have no basis of directions.
+    """
+    dim = model.space.dim
+    spread = np.concatenate([points, points[:1] - PROBE_DISTANCE, points[:1] + PROBE_DISTANCE])
+    scores, hessians = map(
+        np.asarray, _prior_derivatives(model, dim <= MAX_DENSE_DIM, jnp.asarray(spread))
+    )
+    scores = scores[np.isfinite(scores).all(axis=1)]
+    is_constant = np.ptp(scores, axis=0) <= MAX_ROUNDING * np.abs(scores).max(axis=0)
+    if dim > MAX_DENSE_DIM:
+        return FlatPrior(is_constant, np.empty((0, dim)))
+    hessians = hessians[np.isfinite(hessians).all(axis=(1, 2))]
+    return FlatPrior(is_constant, null_vectors(hessians, np.eye(dim)))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _prior_derivatives(
+    model: Model, with_hessians: bool, points: Float[Array, "point dim"]
+) -> tuple[Float[Array, "point dim"], Float[Array, "point ..."]]:
+    def derivatives(point: Point) -> tuple[Array, Array]:
+        score = jax.grad(model.log_prior_at)
+        return score(point), jax.jacfwd(score)(point) if with_hessians else jnp.zeros(())
+
+    return jax.vmap(derivatives)(points)
+
+
+def flat_direction(
+    density: Subposterior, points: Points, basis: Directions
+) -> Float[np.ndarray, " dim"] | None:
+    """Return a direction in the span of a basis in which a shard's log density is linear, if any.
+
+    Args:
+        density: the log density of the shard.
+        points: where its curvature is computed.
+        basis: the directions in which its prior has no curvature.
+    """
+    products = np.stack([_products(density, point, basis) for point in points])
+    candidates = null_vectors(products[np.isfinite(products).all(axis=(1, 2))], basis)
+    for direction in candidates[:MAX_CANDIDATES]:
+        if any(_is_linear(density, point, direction) for point in points):
+            return direction
+    return None
+
+
+def _products(
+    density: Subposterior, point: np.ndarray, basis: Directions
+) -> Float[np.ndarray, "dim direction"]:
+    """Return the products of a shard's Hessian with directions, rounding errors set to zero.
+
+    Products with the same numbers in random signs, which do not cancel, tell what rounding is.
+    """
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], basis.shape)
+    products, others = (
+        np.asarray(hessian_products(density, jnp.asarray(point), jnp.asarray(directions))).T
+        for directions in (basis, signs * basis)
+    )
+    size = np.maximum(np.abs(products), np.abs(others)).max(axis=0)
+    return np.where(np.abs(products) <= MAX_ROUNDING * size, 0.0, products)
+
+
+def _is_linear(density: Subposterior, point: np.ndarray, direction: np.ndarray) -> bool:
+    """Return whether the score along a line does not change."""
+    line = point + np.array([0.0, *LINE_STEPS])[:, None] * direction
+    terms = np.asarray(evaluate(density, jnp.asarray(line))[1]) * direction
+    if not np.isfinite(terms).all():
+        return False
+    slopes = terms.sum(axis=1)
+    size = np.abs(terms).sum(axis=1).max()
+    return bool(np.ptp(slopes) <= MAX_SCORE_CHANGE * size)
+
+
+def null_vectors(
+    products: Float[np.ndarray, "point dim direction"], basis: Directions
+) -> Directions:
+    r"""Return a basis of the combinations $v$ of directions with $H v = 0$ for all Hessians.
+
+    Coordinates may have very different units, so directions are scaled to curvature one before
+    singular values are compared.
+
+    Args:
+        products: products of Hessians with the directions.
+        basis: the directions.
+    """
+    count, dim = basis.shape
+    if not len(products) or not count:
+        return np.empty((0, dim))
+    curvatures = np.abs(np.einsum("pdk,kd->pk", products, basis)).max(axis=0)
+    largest = np.abs(products).max(axis=(0, 1))
+    scales = np.where(curvatures > 0, np.sqrt(curvatures), largest)
+    scales = np.where(scales > 0, scales, 1.0)
+    scaled = products.reshape(-1, count) / scales
+    rows = np.abs(scaled).max(axis=1, keepdims=True)
+    scaled /= np.maximum(rows, max(MIN_RELATIVE_SCALE * rows.max(), np.finfo(float).tiny))
+    _, singular, vectors = np.linalg.svd(scaled, full_matrices=False)
+    is_null = singular <= MAX_RELATIVE_CURVATURE * max(1.0, singular[0])
+    return (vectors[is_null] / scales) @ basis
+
+
+def describe_direction(names: np.ndarray, direction: np.ndarray, max_names: int) -> str:
+    """Return the main coordinates of a direction with their shares, the largest being one.
+
+    >>> describe_direction(np.array(["a", "b", "c"]), np.array([0.0, -2.0, 1.0]), 5)
+    '1 b - 0.5 c'
+    """
+    sizes = np.abs(direction) / np.abs(direction).max()
+    order = np.argsort(-sizes.round(6), kind="stable")
+    shares = direction[order] / direction[order[0]]
+    main = [(share, names[index]) for share, index in zip(shares, order, strict=True)]
+    main = [(share, name) for share, name in main if abs(share) > 0.01]
+    terms = [f"{'-' if share < 0 else '+'} {abs(share):.2g} {name}" for share, name in main]
+    text = " ".join(terms[:max_names]).removeprefix("+ ")
+    return text + (" …" if len(terms) > max_names else "")
