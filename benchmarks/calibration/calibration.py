@@ -4,8 +4,8 @@ Sound runs: five models, 4 and 20 shards, 20 data sets each. Vcmc is right on th
 for every run, so that nearly all should be called good. Faults: 14 kinds of planted faults, 16 runs
 each, with a known posterior. Only results that really are wrong count (a mean by more than 0.2
 posterior sds, or an sd by more than 15 %); others are replaced by the next seed, and shown. Nearly
-none should be called good. A run that ends in an exception is shown as an error: it misleads
-nobody, and counts in neither rate.
+none should be called good. A run that ends in an exception is shown as an error: in a sound run it
+is a false alarm; in a fault it misleads nobody, and is not counted.
 
 Run (about ten minutes on two cores; --quick: about two):
 
