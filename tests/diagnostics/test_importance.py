@@ -1,6 +1,7 @@
 """Pareto-smoothed weights, which ArviZ makes: that they are used the right way round."""
 
 import numpy as np
+import pytest
 
 from vcmc.diagnostics.importance import pareto_k, smoothed_weights
 
@@ -19,3 +20,22 @@ def test_heavy_tails_are_seen():
     generator = np.random.default_rng(1)
     assert pareto_k(1.5 * generator.exponential(size=2000)) > 0.7
     assert pareto_k(np.zeros(500) + 1e-3 * generator.normal(size=500)) < 0.5
+
+
+@pytest.mark.parametrize("scale", [100.0, 1e3, 1e5])
+def test_ratios_that_overflow_are_not_trusted(scale):
+    weights, shape = smoothed_weights(scale * np.random.default_rng(0).normal(size=500))
+    assert np.isfinite(weights).all()
+    np.testing.assert_allclose(weights.sum(), 1)
+    assert shape > 0.7
+
+
+def test_points_outside_the_support_get_no_weight():
+    ratios = 0.3 * np.random.default_rng(0).exponential(size=500)
+    ratios[::10] = -np.inf
+    weights, shape = smoothed_weights(ratios)
+    assert (weights[::10] == 0).all()
+    assert shape < 0.7
+    weights, shape = smoothed_weights(np.where(np.arange(500) < 450, -np.inf, ratios))
+    assert np.isfinite(weights).all()
+    assert shape > 0.7  # most of the tail is missing

@@ -7,7 +7,12 @@ import pytest
 from sklearn.covariance import OAS
 
 from vcmc.aggregators import Precision
-from vcmc.linalg.shrinkage import _intensities, means_and_covariances, shrunk_covariances
+from vcmc.linalg.shrinkage import (
+    _intensities,
+    covariance_root,
+    means_and_covariances,
+    shrunk_covariances,
+)
 
 
 def test_means_and_covariances_are_numpys():
@@ -53,3 +58,27 @@ def test_shrinkage_vanishes_where_draws_are_many(gaussian_shards):
     draws = gaussian_shards(5, 3).draws(20_000)
     plain = np.stack([np.cov(shard.T) for shard in draws])
     np.testing.assert_allclose(shrunk_covariances(draws), plain, rtol=0.01, atol=0.01)
+
+
+def test_the_root_of_a_covariance_is_its_cholesky_root():
+    covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
+    np.testing.assert_array_equal(covariance_root(covariance), np.linalg.cholesky(covariance))
+
+
+def test_covariances_that_rounding_makes_indefinite_have_roots():
+    generator = np.random.default_rng(0)
+    draws = generator.normal(size=(500, 3)) * [1.0, 1e13, 1e-9]
+    draws = np.column_stack([draws, draws[:, 0] + draws[:, 1], np.zeros(500)])
+    covariance = np.cov(draws.T)
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(covariance)
+    root = covariance_root(covariance)
+    scales = np.sqrt(np.diag(covariance))[:4]
+    found = (root @ root.T)[:4, :4] / np.outer(scales, scales)
+    np.testing.assert_allclose(found, covariance[:4, :4] / np.outer(scales, scales), atol=1e-3)
+    assert np.isfinite(np.linalg.inv(root)).all()
+
+
+def test_a_covariance_that_is_not_finite_has_no_root():
+    with pytest.raises(np.linalg.LinAlgError, match="not finite"):
+        covariance_root(np.full((2, 2), np.nan))

@@ -84,7 +84,8 @@ def run_chains(
     state = chains.initial_state(goal.num_chains, other_starts)
     run = None
     for count in range(1, goal.max_iterations + 1):
-        state = chains.move(state)
+        with np.errstate(over="ignore", invalid="ignore"):  # trajectories that leave the support
+            state = chains.move(state)
         advance()
         if count in WHITENING_ITERATIONS:
             state = chains.whitened_again(state)
