@@ -163,7 +163,8 @@ def _hessian_products(
 
 def _sum(parts: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
     log_densities, scores = zip(*parts, strict=True)
-    return np.sum(log_densities, axis=0), np.sum(scores, axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite at points far away
+        return np.sum(log_densities, axis=0), np.sum(scores, axis=0)
 
 
 class Minibatch:

@@ -62,6 +62,7 @@ class Posterior(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # points far from all mass
 def combine_shards(
     combiner: AbstractCombiner,
     shards: Subposteriors,

@@ -136,6 +136,7 @@ def refine(
     )
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # points far from all mass
 def refine_draws(
     points: Float[np.ndarray, "chain draw dim"],
     target: Target,
