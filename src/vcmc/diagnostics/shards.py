@@ -20,6 +20,7 @@ NUM_LABELLED_DRAWS = 50  # of a shard, whose labels are compared
 MAX_SWITCHED_SHARE = 0.02  # of these draws may seem switched by chance
 MIN_DRAWS_PER_DIM = 5  # with fewer, covariances are too noisy, and coordinates are tested singly
 MAX_CONDITION_NUMBER = 1e12  # of a covariance: above, some coordinates determine each other
+MAX_SPREAD_FACTOR = 3.0  # by which shards that are not Gaussian may all be further apart
 MAX_NAMED_SHARDS = 10  # in a warning
 MAX_MINOR_SHARE = 0.1  # of the shards, whose faults scores of the result can outweigh
 FALSE_ALARM_RATE = 1e-4  # of the test for disagreement, per run, whatever the number of shards
@@ -139,7 +140,7 @@ def disagreeing_shards(draws: Draws, num_draws: int | None = None) -> dict[int, 
             # shards that are not Gaussian are all further apart than a chi-squared variable
             others = _distances(remaining, means, precisions, covariances).values()
             typical = float(np.median([distance for distance, _ in others]))
-            if distances[worst][0] < limit * typical / chdtri(dim, 0.5):
+            if distances[worst][0] < limit * min(typical / chdtri(dim, 0.5), MAX_SPREAD_FACTOR):
                 break
         disagreeing[worst] = distances[worst][1]
     return dict(sorted(disagreeing.items()))
