@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from .._runtime import thread_map
 from ..combiners import AbstractCombiner, Prior
-from ..data.files import is_large
+from ..data.batches import is_large
 from ..data.partition import LazyRows, check_seed, split
 from ..data.shard import AbstractPartition
 from ..data.space_description import describe_space

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..data.batches import read_npz
 from .draw_origins import check_one_per_shard, check_same_data, files_of_folder
 from .draws import FlatDraws
 from .tree import make_tree
@@ -131,8 +132,7 @@ def _read_file(path: Path) -> ShardDraws:
     if path.suffix == ".csv":
         return _read_cmdstan(path)
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as archive:
-            return ShardDraws({name: archive[name][None] for name in archive.files}, {})
+        return ShardDraws({name: array[None] for name, array in read_npz(path).items()}, {})
     if path.suffix in ARVIZ_SUFFIXES:
         return _from_arviz(read_tree(path))
     raise ValueError(f"draws are read from {FORMATS}; got {path}.")

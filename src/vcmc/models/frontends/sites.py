@@ -13,7 +13,7 @@ from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
 from ...data.labels import Dims
-from ...data.rows import Rows
+from ...data.rows import Rows, native
 from ...space import Params
 from .checks import first_line
 
@@ -125,7 +125,7 @@ def sites_on(model: Seeded, arrays: Rows, num_rows: int) -> dict[str, Site]:
                 sites[name] = _site(name, site)
 
     abstract = {
-        name: jax.ShapeDtypeStruct((num_rows, *array.shape[1:]), jnp.asarray(array[:1]).dtype)
+        name: jax.ShapeDtypeStruct((num_rows, *array.shape[1:]), native(array[:1]).dtype)
         for name, array in arrays.items()
     }
     try:
