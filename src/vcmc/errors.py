@@ -51,10 +51,14 @@ PACKAGE_FOLDER = str(Path(__file__).parent)
 
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called vcmc."""
-    if sys.version_info >= (3, 12):
-        warnings.warn(message, category, skip_file_prefixes=(PACKAGE_FOLDER,))
-    else:
-        warnings.warn(message, category, stacklevel=_user_stacklevel())
+    try:
+        if sys.version_info >= (3, 12):
+            warnings.warn(message, category, skip_file_prefixes=(PACKAGE_FOLDER,))
+        else:
+            warnings.warn(message, category, stacklevel=_user_stacklevel())
+    except ValueError:  # Python ignores all failures to write a warning but this one
+        if not getattr(sys.stderr, "closed", False):
+            raise
 
 
 def warn_doubtful(notes: Iterable[str]) -> None:
