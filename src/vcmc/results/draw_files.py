@@ -139,7 +139,7 @@ def _read_file(path: Path) -> ShardDraws:
 
 
 def _read_cmdstan(path: Path) -> ShardDraws:
-    lines = path.read_text().splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     comments = [line for line in lines if line.startswith("#")]
     body = [line for line in lines if line and not line.startswith("#")]
     if not body or "lp__" not in body[0].split(","):
@@ -239,7 +239,7 @@ def read_tree(path: Path) -> "DataTree":
     try:
         with xr.open_datatree(path) as tree:
             return tree.load()
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError, RuntimeError, KeyError) as error:
         reason = str(error).split(". ")[0]
         raise ValueError(
             f"{path} could not be read as an ArviZ file: {reason}. "
