@@ -116,3 +116,42 @@ def test_a_folder_of_rows_within_a_zarr_store_is_refused(tmp_path):
     group.create_array("y", data=np.arange(100.0))
     with pytest.raises(ValueError, match=r"folder must lie outside of the rows.*rows\.zarr"):
         vcmc.split(tmp_path / "rows.zarr", 2, folder=tmp_path / "rows.zarr" / "split")
+
+
+def test_repeated_columns_of_a_parquet_file_are_refused(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], ["y", "y"])
+    pq.write_table(table, tmp_path / "rows.parquet")
+    with pytest.raises(
+        ValueError, match=r"rows\.parquet must have columns of different names"
+    ):
+        vcmc.split(tmp_path / "rows.parquet", 1)
+
+
+def test_rows_without_rows_are_refused(tmp_path):
+    np.save(tmp_path / "y.npy", np.zeros((0, 3)))
+    for rows in (
+        write_parquet(tmp_path / "rows.parquet", []),
+        {"y": np.load(tmp_path / "y.npy", mmap_mode="r")},
+    ):
+        with pytest.raises(ValueError, match="rows must hold at least one row; got none"):
+            vcmc.split(rows, 1)
+
+
+def test_lists_beside_mapped_arrays_are_arrays(tmp_path):
+    np.save(tmp_path / "y.npy", np.arange(5.0))
+    rows = {"y": np.load(tmp_path / "y.npy", mmap_mode="r"), "x": [0, 1, 2, 3, 4]}
+    for folder in (None, tmp_path / "split", tmp_path / "split"):
+        shard = vcmc.split(rows, 1, folder=folder).load(0)
+        np.testing.assert_array_equal(shard.rows["x"], shard.rows["y"])
+
+
+def test_an_array_that_shrinks_while_it_is_read_is_refused():
+    class Shrinking:
+        shape, chunks, dtype = (10,), (10,), np.dtype(float)
+
+        def __getitem__(self, index):
+            return np.zeros(10)[index][:7]
+
+    with pytest.raises(ValueError, match=r"rows\['y'\] must keep its number of rows .* got 7"):
+        vcmc.split({"y": Shrinking()}, 2)

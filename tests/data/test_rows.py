@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse
 
 import vcmc
 from vcmc.data.rows import as_rows
@@ -101,3 +102,10 @@ def test_numbers_beyond_64_bits_are_refused():
 def test_columns_without_numbers_are_refused(column, message):
     with pytest.raises(ValueError, match=message):
         as_rows({"y": column})
+
+
+def test_forms_that_are_not_arrays_yet_are_refused_with_the_way_out():
+    with pytest.raises(TypeError, match=r"got a LazyFrame.*\.collect\(\)"):
+        as_rows(pl.LazyFrame({"y": [1, 2]}))
+    with pytest.raises(ValueError, match=r"rows\['x'\] is a sparse matrix.*\.toarray\(\)"):
+        as_rows({"x": scipy.sparse.eye(3).tocsr()})

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from .. import executors
-from ..data.batches import Columns, batches, choose_columns, read_npz
+from ..data.batches import batches, read_npz
+from ..data.columns import Columns, choose_columns
 from ..data.rows import as_rows
 from ..model import Model
 from ..models.frontends.numpyro import from_numpyro

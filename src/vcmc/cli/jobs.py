@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..data.batches import Columns
+from ..data.columns import Columns
 from ..data.partition import split
 from ..data.shard import AbstractPartition
 from ..diagnostics.verdict import Diagnosis

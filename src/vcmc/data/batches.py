@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .columns import Batch
 from .fingerprint import (
     Fingerprint,
     changed_arrays,
@@ -25,9 +26,6 @@ BATCH_BYTES = 2**24  # of rows read at once
 PARQUET = (".parquet", ".pq")  # suffixes of Parquet files
 ZARR = ("zarr.json", ".zgroup", ".zarray")  # files by which a Zarr store is known
 HIDDEN = (".", "_")  # first characters of names that are not rows
-
-Batch = dict[str, np.ndarray]
-Columns = Mapping[str, str | Sequence[str]]
 
 
 def is_large(rows: Any) -> bool:
@@ -42,6 +40,16 @@ def _is_on_disk(array: Any) -> bool:
     if isinstance(array, np.ndarray):
         return isinstance(array, np.memmap) or isinstance(array.base, np.memmap)
     return hasattr(array, "shape") and hasattr(array, "chunks")
+
+
+def with_arrays(rows: Any) -> Any:
+    """Return rows that are read in batches, with arrays in place of lists beside mapped arrays."""
+    if not isinstance(rows, Mapping):
+        return rows
+    return {
+        name: array if hasattr(array, "shape") else np.asarray(array)
+        for name, array in rows.items()
+    }
 
 
 def batches(rows: Any) -> Iterator[Batch]:
@@ -121,28 +129,6 @@ def _parquet_files(path: Path) -> list[Path]:
     return sorted(found)
 
 
-def choose_columns(batch: Batch, columns: Columns | None) -> Batch:
-    """Return the arrays that are made of the requested columns."""
-    if columns is None:
-        return batch
-    required = {
-        column
-        for source in columns.values()
-        for column in ([source] if isinstance(source, str) else source)
-    }
-    if missing := sorted(required - set(batch)):
-        raise ValueError(
-            f"columns names {missing}, which are not in the rows; their columns are "
-            f"{sorted(batch)}."
-        )
-    return {
-        name: batch[source]
-        if isinstance(source, str)
-        else np.stack([batch[column] for column in source], axis=1)
-        for name, source in columns.items()
-    }
-
-
 def _slices(arrays: Mapping[str, Any], place: str = "") -> Iterator[Batch]:
     """Yield slices of arrays; `place` says in messages where they are."""
     lengths = {str(name): array.shape[0] if array.shape else 0 for name, array in arrays.items()}
@@ -219,6 +205,11 @@ def _record_batches(path: Path) -> Iterator[Any]:
     try:
         # a buffer would hold the whole file
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
+            names = file.schema_arrow.names
+            if repeated := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(
+                    f"{path} must have columns of different names; got {repeated} more than once."
+                )
             yield from file.iter_batches(_rows_per_batch(file.metadata))
     except (pa.ArrowException, OSError) as error:
         raise ValueError(

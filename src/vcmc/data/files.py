@@ -21,15 +21,8 @@ from typing import Any, BinaryIO
 import jax.numpy as jnp
 import numpy as np
 
-from .batches import (
-    Batch,
-    Columns,
-    batches,
-    changed_rows,
-    check_outside,
-    choose_columns,
-    fingerprint_rows,
-)
+from .batches import batches, changed_rows, check_outside, fingerprint_rows
+from .columns import Batch, Columns, choose_columns
 from .folders import claim, open_like_folder
 from .rows import as_rows, native
 from .shard import AbstractPartition, Shard, check_num_shards, padded_length
@@ -151,6 +144,8 @@ def write_split(
         writer.write(arrays, assignment.next(count))
         advance(count)
     writer.flush()
+    if writer.num_rows == 0:
+        raise ValueError("rows must hold at least one row; got none.")
     if not 1 <= num_shards <= writer.num_rows:
         raise ValueError(
             f"num_shards must lie between 1 and the number of rows ({writer.num_rows}); "

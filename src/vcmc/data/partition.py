@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..progress import ProgressDisplay, ProgressMode, Stage
-from .batches import Columns, is_large
+from .batches import is_large, with_arrays
+from .columns import Columns, check_columns
 from .files import FilePartition, split_to_files, write_split
 from .folders import discard, temporary_folder
 from .rows import Rows, as_rows, native
@@ -115,7 +116,8 @@ def split(
                 "split at random. Leave them out, or load the rows."
             )
         check_seed(seed)
-        source = rows if is_large(rows) else as_rows(rows)
+        check_columns(columns)
+        source = with_arrays(rows) if is_large(rows) else as_rows(rows)
         return _split_on_disk(source, num_shards, seed, columns, folder, progress)
     arrays = as_rows(rows)
     num_rows = len(next(iter(arrays.values())))

@@ -48,6 +48,8 @@ def _columns(rows: Any) -> Mapping[str, Any]:
     if isinstance(rows, Mapping):
         _check_names(rows)
         return rows
+    if type(rows).__name__ == "LazyFrame":
+        raise TypeError("rows must be data; got a LazyFrame, a plan to read them: rows.collect().")
     if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):  # pandas, polars
         _check_names(rows.columns)
         return {name: rows[name].to_numpy() for name in rows.columns}
@@ -72,6 +74,10 @@ def _as_array(name: str, column: Any, first: int) -> np.ndarray:
             f"rows[{name!r}] must not be masked; got {np.ma.count_masked(column)} masked values. "
             "Drop these rows, or fill them and pass a 0/1 column that tells your model which "
             "values are missing."
+        )
+    if hasattr(column, "toarray"):
+        raise ValueError(
+            f"rows[{name!r}] is a sparse matrix, and models take arrays. Try .toarray()."
         )
     try:
         array = np.asarray(column)
