@@ -122,9 +122,7 @@ def test_repeated_columns_of_a_parquet_file_are_refused(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], ["y", "y"])
     pq.write_table(table, tmp_path / "rows.parquet")
-    with pytest.raises(
-        ValueError, match=r"rows\.parquet must have columns of different names"
-    ):
+    with pytest.raises(ValueError, match=r"rows\.parquet must have columns of different names"):
         vcmc.split(tmp_path / "rows.parquet", 1)
 
 
