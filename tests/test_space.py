@@ -83,6 +83,7 @@ def test_wrong_sizes_are_refused(make, message):
         ({"a\nb": vcmc.Real()}, r"printable characters; got 'a\\nb'"),
         ({"a\ud800": vcmc.Real()}, "printable characters"),
         ({"beta": vcmc.Real(2), "beta_dim_0": vcmc.Real()}, r"'beta_dim_0', .* axis of 'beta'"),
+        ({"a.npy": vcmc.Real(), "a": vcmc.Real()}, r"'a\.npy' beside 'a'.* NumPy archive"),
     ],
 )
 def test_names_that_results_cannot_have_are_refused(spaces, message):

@@ -385,6 +385,11 @@ def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:
                 f"a parameter must not be called {name!r}, which is an axis of results. "
                 f"Try {name + '_'!r}."
             )
+        if name.endswith(".npy") and name.removesuffix(".npy") in shapes:
+            raise ValueError(
+                f"a parameter must not be called {name!r} beside {name.removesuffix('.npy')!r}: "
+                f"a NumPy archive cannot tell them apart. Try {name + '_'!r}."
+            )
         if name in axes:
             raise ValueError(
                 f"a parameter must not be called {name!r}, which is the name of an axis of "

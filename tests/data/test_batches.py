@@ -104,6 +104,15 @@ def test_a_damaged_numpy_archive_is_named(tmp_path):
         read_npz(path)
 
 
+def test_names_in_an_archive_may_end_like_its_members(tmp_path):
+    arrays = {"a": np.arange(3), "a.npy": np.ones(2), "a.npy.npy": np.zeros(1)}
+    np.savez(tmp_path / "rows.npz", **arrays)
+    read = read_npz(tmp_path / "rows.npz")
+    assert list(read) == list(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(read[name], array)
+
+
 def test_rows_that_cannot_be_opened_are_named(folder):
     (folder / "part-2.parquet").symlink_to(folder / "gone.parquet")
     with pytest.raises(ValueError, match=r"part-2\.parquet cannot be read"):

@@ -250,7 +250,8 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("it holds a single array, as numpy.save writes it")
         with archive:
-            return {name: archive[name] for name in archive.files}
+            # by the members' own names: of "a" and "a.npy", NumPy returns the first for both
+            return {name: archive[f"{name}.npy"] for name in archive.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
             f"{path} cannot be read as a NumPy archive ({describe(error)}). It may be damaged or "
