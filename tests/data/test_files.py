@@ -224,6 +224,30 @@ def test_columns_may_have_any_name(tmp_path):
         np.testing.assert_array_equal(column, shard.rows["km/h"] + 1000 * number)
 
 
+@pytest.mark.usefixtures("small_batches")
+def test_columns_of_files_may_be_in_any_order(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    y = np.arange(2000.0)
+    (tmp_path / "rows").mkdir()
+    pq.write_table(pa.table({"y": y, "x": -y}), tmp_path / "rows" / "a.parquet")
+    pq.write_table(pa.table({"x": -y, "y": y}), tmp_path / "rows" / "b.parquet")
+    shard = vcmc.split(tmp_path / "rows", 1).load(0)
+    assert (np.asarray(shard.rows["y"]) >= 0).all()
+    np.testing.assert_array_equal(shard.rows["x"], -shard.rows["y"])
+
+
+def test_a_changed_byte_in_the_files_of_a_shard_is_noticed(rows, tmp_path):
+    vcmc.split(rows, 3, folder=tmp_path / "split")
+    path = tmp_path / "split" / "00001.1.bin"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    partition = vcmc.split(rows, 3, folder=tmp_path / "split")
+    assert partition.load(0).num_rows == partition.sizes[0]
+    with pytest.raises(ValueError, match=r"00001\.1\.bin is damaged.*Delete its folder"):
+        partition.load(1)
+
+
 def test_a_temporary_folder_is_deleted_with_its_partition(rows, tmp_path):
     partition = vcmc.split(parquet(rows, tmp_path / "rows.parquet"), 3)
     folder = partition.folder

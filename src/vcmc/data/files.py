@@ -14,6 +14,7 @@ shards/
 import json
 import os
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -51,12 +52,14 @@ class FilePartition(AbstractPartition):
                 name: (dtype, tuple(shape)) for name, (dtype, shape) in manifest["columns"].items()
             }
             self.source: dict[str, Any] = manifest["source"]
+            self._checksums: list[list[int]] = manifest["checksums"]
         except (OSError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{self.folder} must be a folder from vcmc.split with a readable {MANIFEST}; "
                 f"got {type(error).__name__}: {error}. Delete the folder and split the rows again: "
                 "vcmc.split(rows, num_shards, folder=...)."
             ) from None
+        self._verified: set[int] = set()  # shards whose files this process has checked
 
     @property
     def num_shards(self) -> int:
@@ -70,8 +73,11 @@ class FilePartition(AbstractPartition):
             array = np.empty((length, *shape), dtype)
             with _file(self.folder, shard, column).open("rb") as file:
                 _read(file, array[:size])
+            if shard not in self._verified:
+                _verify(file.name, array[:size], self._checksums[shard][column])
             array[size:] = array[:1]
             rows[name] = jnp.asarray(native(array))
+        self._verified.add(shard)
         return Shard(rows, jnp.asarray(np.arange(length) < size, float))
 
     def __repr__(self) -> str:
@@ -93,6 +99,18 @@ def _read(file: BinaryIO, array: np.ndarray) -> None:
             f"{file.name} must hold {array.nbytes} bytes of rows; "
             f"got {os.stat(file.name).st_size}. Delete its folder and split the rows again."
         )
+
+
+def _verify(name: str, array: np.ndarray, checksum: int) -> None:
+    if _checksum(array) != checksum:
+        raise ValueError(
+            f"{name} is damaged: its rows are not those that were written. Delete its folder and "
+            "split the rows again."
+        )
+
+
+def _checksum(array: np.ndarray, before: int = 0) -> int:
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data, before)
 
 
 def split_to_files(
@@ -155,6 +173,7 @@ def write_split(
         "version": VERSION,
         "sizes": writer.sizes.tolist(),
         "columns": writer.columns,
+        "checksums": writer.checksums,
         "source": source,
     }
     new = folder / (MANIFEST + ".new")
@@ -213,12 +232,14 @@ class _ShardWriter:
         num_rows: rows written so far.
         sizes: rows of each shard.
         columns: type and shape of the entries of each column.
+        checksums: of the files of each shard, by column.
     """
 
     def __init__(self, folder: Path, num_shards: int):
         self.num_rows = 0
         self.sizes = np.zeros(num_shards, int)
         self.columns: dict[str, Any] = {}
+        self.checksums: list[list[int]] = []
         self._folder = folder
         self._buffers: list[list[Batch]] = [[] for _ in range(num_shards)]
         self._num_buffered_bytes = 0
@@ -245,9 +266,11 @@ class _ShardWriter:
     def flush(self) -> None:
         """Write the buffered rows to the files."""
         for shard, parts in enumerate(self._buffers):
-            for column, name in enumerate(parts[0] if parts else ()):
+            for column, name in enumerate(self.columns if parts else ()):
+                array = np.concatenate([part[name] for part in parts])
                 with open_like_folder(_file(self._folder, shard, column), "ab") as file:
-                    np.concatenate([part[name] for part in parts]).tofile(file)
+                    array.tofile(file)
+                self.checksums[shard][column] = _checksum(array, self.checksums[shard][column])
             parts.clear()
         self._num_buffered_bytes = 0
 
@@ -255,6 +278,7 @@ class _ShardWriter:
         columns = {name: [array.dtype.str, list(array.shape[1:])] for name, array in arrays.items()}
         if not self.columns:
             self.columns = columns
+            self.checksums = [[0] * len(columns) for _ in self.sizes]
         elif columns != self.columns:
             raise ValueError(
                 f"all rows must have the same columns, {self.columns}; got {columns} from row "
