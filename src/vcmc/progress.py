@@ -5,7 +5,6 @@ written is dropped: a closed or full standard error does not end a run.
 """
 
 import contextlib
-import select
 import sys
 import threading
 import time
@@ -27,7 +26,7 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from .errors import Interrupted
+from .errors import Interrupted, has_room
 
 ProgressMode = bool | Literal["lines"]
 """Whether to show progress: bars on a terminal only, or, with "lines", plain lines elsewhere."""
@@ -50,7 +49,7 @@ class LossyStream:
 
     def write(self, text: str) -> int:
         """Write text, with a question mark for characters that the stream does not have."""
-        if not self.is_broken and (self._waits or self._has_room()):
+        if not self.is_broken and (self._waits or has_room(self._stream)):
             try:
                 self._stream.write(text)
             except UnicodeEncodeError:
@@ -62,7 +61,7 @@ class LossyStream:
 
     def flush(self) -> None:
         """Write what is buffered."""
-        if not self.is_broken and (self._waits or self._has_room()):
+        if not self.is_broken and (self._waits or has_room(self._stream)):
             try:
                 self._stream.flush()
             except (OSError, ValueError):
@@ -82,15 +81,6 @@ class LossyStream:
     def encoding(self) -> str:
         """The encoding of the stream."""
         return getattr(self._stream, "encoding", None) or "utf-8"
-
-    def _has_room(self) -> bool:
-        """Return whether a line can be written without waiting for a reader."""
-        try:
-            poll = select.poll()
-            poll.register(self._stream.fileno(), select.POLLOUT)
-            return bool(poll.poll(0))
-        except (OSError, ValueError, AttributeError):  # not a file
-            return True
 
 
 class CountColumn(ProgressColumn):
