@@ -1,6 +1,10 @@
 """Lines, as in the logs of batch jobs; bars on a terminal are not tested."""
 
+import contextlib
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -59,3 +63,112 @@ def test_a_run_with_an_error_stops_at_the_next_step():
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="True, False or \"lines\"; got 'bars'"):
         ProgressDisplay("bars")
+
+
+RUN = """
+import sys, vcmc, numpy as np
+model = vcmc.Model(
+    {"mean": vcmc.Real()},
+    lambda params: -0.5 * params["mean"] ** 2,
+    lambda params, rows: -0.5 * (rows["y"] - params["mean"]) ** 2,
+)
+rows = {"y": np.random.default_rng(0).normal(size=40)}
+vcmc.infer(model, rows, num_shards=2, num_draws=4, progress="lines")  # few draws: warnings
+print("finished")
+"""
+
+
+@contextlib.contextmanager
+def reader_gone():
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@contextlib.contextmanager
+def full_pipe():
+    """Fill a pipe that nobody reads: one more byte would wait for ever."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(4096))
+    os.set_blocking(writer, True)
+    yield writer
+    os.close(reader)
+    os.close(writer)
+
+
+@contextlib.contextmanager
+def full_disk():
+    with open("/dev/full", "w") as file:
+        yield file
+
+
+@contextlib.contextmanager
+def unchanged():
+    yield None
+
+
+def run(*arguments, stderr=unchanged, closed=False):
+    """Run Python with another standard error, or with none; return exit code and output."""
+    shell = ["sh", "-c", 'exec "$0" "$@" 2>&-'] if closed else []
+    with stderr() as file:
+        process = subprocess.run(
+            [*shell, sys.executable, "-c", *arguments],
+            stderr=file,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    return process.returncode, process.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [{"closed": True}, {"stderr": reader_gone}])
+def test_a_run_goes_on_without_standard_error(arguments):
+    assert run(RUN, **arguments) == (0, "finished\n")
+
+
+SHOW = """
+import sys
+from vcmc.errors import warn_user
+from vcmc.progress import ProgressDisplay
+if "object" in sys.argv:
+    sys.stderr.close()
+with ProgressDisplay("lines") as display:
+    display.stage("sample", 10).advance(10)
+warn_user("a warning", UserWarning)
+print("finished")
+"""
+
+
+@pytest.mark.parametrize("stderr", [reader_gone, full_disk])
+def test_progress_and_warnings_that_cannot_be_written_are_dropped(stderr):
+    assert run(SHOW, stderr=stderr) == (0, "finished\n")
+
+
+def test_a_closed_standard_error_is_not_written_to():
+    assert run(SHOW, closed=True) == (0, "finished\n")
+    assert run(SHOW, "object") == (0, "finished\n")
+
+
+def test_progress_and_warnings_do_not_wait_for_a_pipe_that_nobody_reads():
+    assert run(SHOW, stderr=full_pipe) == (0, "finished\n")
+
+
+def test_a_terminal_that_goes_away_ends_no_run(monkeypatch):
+    primary, secondary = os.openpty()
+    terminal = os.fdopen(secondary, "w")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with ProgressDisplay(True) as display:
+        stage = display.stage("sample", 10)
+        stage.advance(5)
+        os.close(primary)
+        stage.advance(5)
+    assert display.progress.finished
+    with contextlib.suppress(OSError):  # it flushes
+        terminal.close()

@@ -69,3 +69,28 @@ def test_product_lays_parameters_side_by_side():
 def test_wrong_sizes_are_refused(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("spaces", "message"),
+    [
+        ({"chain": vcmc.Real()}, r"must not be called 'chain', .* Try 'chain_'"),
+        ({"draw": vcmc.Real(2)}, r"must not be called 'draw'"),
+        ({"shard": vcmc.Real()}, r"must not be called 'shard'"),
+        ({"net/b": vcmc.Real()}, r"'net/b' .* has a slash.* Try 'net\.b'"),
+        ({"": vcmc.Real()}, "must be non-empty texts; got ''"),
+        ({3: vcmc.Real()}, "must be non-empty texts; got 3"),
+        ({"a\nb": vcmc.Real()}, r"printable characters; got 'a\\nb'"),
+        ({"a\ud800": vcmc.Real()}, "printable characters"),
+        ({"beta": vcmc.Real(2), "beta_dim_0": vcmc.Real()}, r"'beta_dim_0', .* axis of 'beta'"),
+        ({"a.npy": vcmc.Real(), "a": vcmc.Real()}, r"'a\.npy' beside 'a'.* NumPy archive"),
+    ],
+)
+def test_names_that_results_cannot_have_are_refused(spaces, message):
+    with pytest.raises(ValueError, match=message):
+        Product(spaces)
+
+
+def test_other_names_are_taken():
+    names = ["net.b", "a b", "α", "beta_dim_0", "iteration", "x" * 1000, "B", "b", "<!--<script>"]
+    assert list(Product({name: vcmc.Real() for name in names})) == names

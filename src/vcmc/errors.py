@@ -1,10 +1,11 @@
 """All exceptions and warnings of vcmc."""
 
+import select
 import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -49,12 +50,35 @@ class AssessmentError(ShardError):
 PACKAGE_FOLDER = str(Path(__file__).parent)
 
 
+def has_room(stream: Any) -> bool:
+    """Return whether a line can be written to a stream without waiting for its reader."""
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), select.POLLOUT)
+        return bool(poll.poll(0))
+    except (OSError, ValueError, AttributeError):  # not a file
+        return True
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code that called vcmc."""
-    if sys.version_info >= (3, 12):
-        warnings.warn(message, category, skip_file_prefixes=(PACKAGE_FOLDER,))
-    else:
-        warnings.warn(message, category, stacklevel=_user_stacklevel())
+    """Warn at the line of the user's code that called vcmc.
+
+    A warning that would wait for the reader of a full pipe is not written.
+    """
+    stream = sys.stderr
+    if not has_room(stream):
+        sys.stderr = None
+    try:
+        if sys.version_info >= (3, 12):
+            warnings.warn(message, category, skip_file_prefixes=(PACKAGE_FOLDER,))
+        else:
+            warnings.warn(message, category, stacklevel=_user_stacklevel())
+    except ValueError:  # Python ignores all failures to write a warning but this one
+        if not getattr(sys.stderr, "closed", False):
+            raise
+    finally:
+        if sys.stderr is None:
+            sys.stderr = stream
 
 
 def warn_doubtful(notes: Iterable[str]) -> None:

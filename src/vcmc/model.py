@@ -13,6 +13,7 @@ so that for $\tau = 1/K$ the log densities of the shards sum to the full log den
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -45,6 +46,8 @@ class Model:
         derived: further quantities to report, computed from the params.
         dims: names of the axes of params, e.g. `{"beta": ["feature"]}`, which results keep.
         coords: labels along these axes, e.g. `{"feature": ["age", "income"]}`.
+        renamed: names under which `posterior_draws` returns params and derived quantities, where
+            these are not their own: NumPyro's `net/b` is `net.b` in results.
 
     >>> import vcmc
     >>> model = vcmc.Model(
@@ -65,6 +68,7 @@ class Model:
         derived: Derived | None = None,
         dims: Mapping[str, Iterable[str | None]] | None = None,
         coords: Mapping[str, Any] | None = None,
+        renamed: Mapping[str, str] | None = None,
     ):
         self.space = Product(space)
         self.log_prior = log_prior
@@ -72,9 +76,13 @@ class Model:
         self.derived = derived
         shapes = {name: part.shape for name, part in self.space.items()}
         self.labels = Labels.checked(shapes, dims, coords)
+        self.renamed = dict(renamed or {})
 
     labels = NO_LABELS
     """Names of the axes of params, and labels along them."""
+
+    renamed: Mapping[str, str] = MappingProxyType({})
+    """Names in the model's own language, by names in results, where they differ."""
 
     exact_sampler: Any = None
     """The class of the sampler written for this model, if any."""

@@ -1,13 +1,15 @@
 """Show the progress of a run: bars on a terminal, plain lines on request, else nothing.
 
-After Ctrl-C or an error, the threads of the run stop at their next step.
+After Ctrl-C or an error, the threads of the run stop at their next step. Text that cannot be
+written is dropped: a closed or full standard error does not end a run.
 """
 
+import contextlib
 import sys
 import threading
 import time
 from types import TracebackType
-from typing import Any, Literal
+from typing import IO, Any, Literal, cast
 
 from rich.console import Console
 from rich.progress import (
@@ -24,12 +26,61 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from .errors import Interrupted
+from .errors import Interrupted, has_room
 
 ProgressMode = bool | Literal["lines"]
 """Whether to show progress: bars on a terminal only, or, with "lines", plain lines elsewhere."""
 
 LINE_INTERVAL = 10.0  # seconds between two lines of a stage
+
+
+class LossyStream:
+    """A text stream that drops what cannot be written.
+
+    Args:
+        stream: the stream, e.g. standard error; None if it is closed.
+        waits: whether to wait for the reader of a full pipe; otherwise the text is dropped.
+    """
+
+    def __init__(self, stream: Any, *, waits: bool):
+        self._stream = getattr(stream, "rich_proxied_file", stream)  # while bars are shown
+        self._waits = waits
+        self.is_broken = stream is None
+
+    def write(self, text: str) -> int:
+        """Write text, with a question mark for characters that the stream does not have."""
+        if not self.is_broken and (self._waits or has_room(self._stream)):
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding
+                self._stream.write(text.encode(encoding, "replace").decode(encoding))
+            except (OSError, ValueError):  # of a closed stream
+                self.is_broken = True
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        if not self.is_broken and (self._waits or has_room(self._stream)):
+            try:
+                self._stream.flush()
+            except (OSError, ValueError):
+                self.is_broken = True
+
+    def isatty(self) -> bool:
+        """Return whether the stream is a terminal."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            return self._stream.isatty()
+        return False
+
+    def fileno(self) -> int:
+        """Return the number of the file, from which the size of a terminal is found."""
+        return self._stream.fileno()
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of the stream."""
+        return getattr(self._stream, "encoding", None) or "utf-8"
 
 
 class CountColumn(ProgressColumn):
@@ -80,7 +131,8 @@ class ProgressDisplay:
     def __init__(self, mode: ProgressMode = True):
         if mode not in (True, False, "lines"):
             raise ValueError(f'progress must be True, False or "lines"; got {mode!r}.')
-        console = Console(stderr=True)
+        self._stream = LossyStream(sys.stderr, waits=False)
+        console = Console(file=cast(IO[str], self._stream))
         self.stopped = threading.Event()
         self._line_times: dict[TaskID, float] = {}
         self._lock = threading.Lock()
@@ -122,8 +174,8 @@ class ProgressDisplay:
 
     def _write(self, text: str) -> None:
         if self._writes_lines:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            self._stream.write(text + "\n")
+            self._stream.flush()
 
     def __enter__(self) -> "ProgressDisplay":
         self.progress.start()

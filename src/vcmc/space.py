@@ -25,6 +25,9 @@ Point: TypeAlias = Float[Array, " dim"]
 Scalar: TypeAlias = Float[Array, ""]
 
 
+AXES = ("shard", "chain", "draw")  # names of the axes of results
+
+
 class Space:
     """The space of one parameter: arrays of a given shape that satisfy a NumPyro constraint.
 
@@ -251,6 +254,7 @@ class Product(Mapping[str, Space]):
                     f"space[{name!r}] must be a Space instance, e.g. vcmc.Real(5) or "
                     f"vcmc.Positive(); got {space!r}."
                 )
+        check_names({name: space.shape for name, space in spaces.items()})
         self._spaces = dict(spaces)
         self._ends = np.cumsum([space.dim for space in spaces.values()]).tolist()
 
@@ -353,6 +357,44 @@ class Product(Mapping[str, Space]):
             parts.append(jnp.ravel(biject_to(space.constraint(earlier)).inv(value)))
             earlier[name] = value
         return jnp.concatenate(parts)
+
+
+def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse names that a result, an `xarray.DataTree`, cannot have.
+
+    Args:
+        shapes: the shapes of parameters or derived quantities by name.
+    """
+    axes = {
+        f"{name}_dim_{axis}": name for name, shape in shapes.items() for axis in range(len(shape))
+    }
+    for name in shapes:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"names of parameters must be non-empty texts; got {name!r}.")
+        if not name.isprintable():
+            raise ValueError(
+                f"names of parameters must consist of printable characters; got {name!r}."
+            )
+        if "/" in name:
+            raise ValueError(
+                f"the name {name!r} of a parameter has a slash, which stands for a group in "
+                f"results. Try {name.replace('/', '.')!r}."
+            )
+        if name in AXES:
+            raise ValueError(
+                f"a parameter must not be called {name!r}, which is an axis of results. "
+                f"Try {name + '_'!r}."
+            )
+        if name.endswith(".npy") and name.removesuffix(".npy") in shapes:
+            raise ValueError(
+                f"a parameter must not be called {name!r} beside {name.removesuffix('.npy')!r}: "
+                f"a NumPy archive cannot tell them apart. Try {name + '_'!r}."
+            )
+        if name in axes:
+            raise ValueError(
+                f"a parameter must not be called {name!r}, which is the name of an axis of "
+                f"{axes[name]!r} in results. Try {name + '_'!r}."
+            )
 
 
 def _check_has_size(name: str, shape: tuple[int, ...], meaning: str) -> None:

@@ -1,5 +1,9 @@
 """Console output: one-line errors, verdicts and exit codes."""
 
+import os
+import signal
+import subprocess
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -57,3 +61,57 @@ def test_the_exit_code_follows_the_verdict(verdict, capsys):
             conclude(Diagnosis(verdict=verdict), "Written.")
         assert raised.value.code == 3
     assert capsys.readouterr().out == f"The result is {verdict}.\nWritten.\n"
+
+
+WAIT_FOR_SIGNAL = """
+import sys, numpy as np, vcmc
+from vcmc.cli.console import errors_in_one_line
+np.arange(100.0).tofile(sys.argv[1])
+with errors_in_one_line("type it again."):
+    partition = vcmc.split({"y": np.memmap(sys.argv[1], float)}, 2)
+    print(partition.folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_command_deletes_its_copies_of_rows(sent, tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", WAIT_FOR_SIGNAL, tmp_path / "y.bin"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        text=True,
+    ) as command:
+        assert command.stdout is not None
+        folder = command.stdout.readline().strip()
+        assert os.path.isdir(folder)
+        command.send_signal(sent)
+        out, err = command.communicate(timeout=60)
+    assert (command.returncode, out, err) == (128 + sent, "terminated; type it again.\n", "")
+    assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize("shell", [[], ["sh", "-c", 'exec "$0" "$@" >&-']])
+def test_a_command_whose_output_nobody_reads_ends_quietly(shell):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = subprocess.run(
+        [*shell, sys.executable, "-c", "from vcmc.cli import main; main()", "reproduce", "--list"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert (command.returncode, command.stderr) == (0, "")
+
+
+def test_characters_that_the_output_does_not_have_are_replaced(monkeypatch, tmp_path):
+    with (tmp_path / "out.txt").open("w", encoding="ascii") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        print_line("✓ written")
+        print_line("the end")
+    assert (tmp_path / "out.txt").read_text() == "? written\nthe end\n"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from vcmc.cli import demo
 from vcmc.cli.demo import NAMES, Answer, _errors, _plot, _summary, _table
 
 
@@ -44,3 +45,12 @@ def test_the_picture_is_saved(answers, tmp_path):
     shards = np.random.default_rng(1).normal(size=(3, 200, 5))
     assert "demo.png" in _plot(answers, shards, tmp_path)
     assert (tmp_path / "demo.png").stat().st_size > 20_000
+    demo._check_picture(tmp_path / "demo.png")  # another demo may overwrite it
+
+
+def test_a_picture_of_the_users_is_not_overwritten(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "rare_covariate", None)  # nothing is computed
+    (tmp_path / "demo.png").write_bytes(b"a picture of the user's")
+    with pytest.raises(FileExistsError, match=r"demo.png exists and was not written by vcmc"):
+        demo.run_demo(tmp_path, 0, Console())
+    assert (tmp_path / "demo.png").read_bytes() == b"a picture of the user's"

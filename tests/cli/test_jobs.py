@@ -1,7 +1,11 @@
 """The jobs of the command line, from files to files: output, exit codes, one-line errors."""
 
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +13,8 @@ from click.testing import CliRunner
 
 import vcmc
 from vcmc.cli.commands import main
+from vcmc.results.draw_files import read_tree
+from vcmc.results.tree import make_tree
 
 MODELS = """
 import jax.numpy as jnp
@@ -190,3 +196,85 @@ def test_options_that_belong_together_are_required_together(tmp_path):
     assert "refine needs --model and --data" in run_vcmc("refine", "a", code=2)
     words = ("run", "a.py:b", "c.npz", "--num-shards", 3, "--column", "x")
     assert "--column must be NAME=COLUMN" in run_vcmc(*words, code=2)
+
+
+@pytest.fixture
+def damaged(folder, tmp_path):
+    """Truncated files of rows, draws and results."""
+    for name in ("rows.npz", "rows.parquet"):
+        content = (folder / name).read_bytes()
+        (tmp_path / name).write_bytes(content[: len(content) // 2])
+    whole = tmp_path / "whole.nc"
+    make_tree({"posterior": {"a": np.zeros((1, 5000))}}, {}).to_netcdf(whole, engine="h5netcdf")
+    (tmp_path / "half.nc").write_bytes(whole.read_bytes()[:20_000])
+    (tmp_path / "empty.nc").write_bytes(b"")
+    (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("run", "{0}/models.py:plain", "{1}/rows.npz", "--num-shards", "3"), "rows.npz"),
+        (("run", "{0}/models.py:plain", "{1}/rows.parquet", "--num-shards", "3"), "rows.parquet"),
+        (("combine", "{1}/rows.npz"), "rows.npz"),
+        (("combine", "{1}/binary.csv"), "binary.csv"),
+        (("combine", "{1}/half.nc"), "half.nc"),
+        (("combine", "{1}/empty.nc"), "empty.nc"),
+        (("report", "{1}/half.nc"), "half.nc"),
+        (("diagnose", "{1}/empty.nc"), "empty.nc"),
+    ],
+)
+def test_a_damaged_file_is_named_in_one_line(words, name, folder, damaged, monkeypatch):
+    monkeypatch.chdir(damaged)
+    output = run_vcmc(*(word.format(folder, damaged) for word in words), code=1).splitlines()
+    assert len(output) == 1
+    assert re.match(rf"Error: .*{name} ", output[0])
+
+
+def test_files_that_vcmc_did_not_write_are_not_overwritten(tmp_path):
+    for seed, name in enumerate(("a.npz", "b.npz")):
+        np.savez(tmp_path / name, beta=np.random.default_rng(seed).normal(size=(50, 2)))
+    out = tmp_path / "posterior.nc"
+    words = ("combine", tmp_path / "a.npz", tmp_path / "b.npz", "--out", out)
+    make_tree({"posterior": {"a": np.zeros((1, 50))}}, {}).to_netcdf(out, engine="h5netcdf")
+    run_vcmc(*words)  # a result of vcmc
+    assert list(read_tree(out)["posterior"].data_vars) == ["beta"]
+    out.write_text("a file of the user's")
+    assert "exists and is not a result of vcmc" in run_vcmc(*words, code=1)
+    assert out.read_text() == "a file of the user's"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz", "posterior.nc"]
+
+
+def test_a_result_is_not_overwritten_by_its_refinement(folder, tmp_path):
+    out = tmp_path / "posterior.nc"
+    tree = make_tree({"posterior": {"beta": np.zeros((1, 50, 2))}}, {})
+    tree.to_netcdf(out, engine="h5netcdf")
+    before = out.read_bytes()
+    model = ("--model", folder / "models.py:plain", "--data", folder / "rows.npz")
+    output = run_vcmc("refine", out, *model, "--out", out, code=1)
+    assert "--out must be another file than the input" in output
+    assert out.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_terminated_run_can_be_resumed(folder, tmp_path):
+    """The signal is sent when rows have been split and the shards are sampled."""
+    words = ["run", f"{folder}/models.py:plain", f"{folder}/rows.parquet", "--num-shards", "2"]
+    words += ["--out", str(tmp_path / "run"), "--num-draws", "100000000", *COLUMNS]
+    (tmp_path / "temporary").mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", "from vcmc.cli import main; main()", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
+        text=True,
+    ) as run:
+        assert run.stderr is not None
+        assert any(line.startswith("sample") for line in run.stderr)
+        run.terminate()
+        output, _ = run.communicate(timeout=120)
+    assert run.returncode == 128 + signal.SIGTERM
+    assert output == "terminated; the same command resumes the run.\n"
+    assert (tmp_path / "run" / "rows" / "rows.json").exists()
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import vcmc
-from vcmc.data import files
+from vcmc.data import batches, files
 
 NUM_ROWS = 1003
 
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(files, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(batches, "BATCH_BYTES", 2000)
     monkeypatch.setattr(files, "BUFFER_BYTES", 10_000)
 
 
@@ -159,9 +159,93 @@ def test_rows_in_a_store_are_split_once(conjugate, tmp_path):
         file: file.stat().st_mtime_ns for file in (tmp_path / "run" / "rows").iterdir()
     }
     np.testing.assert_array_equal(first["posterior"]["beta"], again["posterior"]["beta"])
-    parquet({**conjugate.rows, "n": conjugate.rows["y"]}, path)
-    with pytest.raises(ValueError, match="holds another split: rows differ"):
+    changed = {**conjugate.rows, "n": conjugate.rows["y"], "y": conjugate.rows["y"] + 1}
+    parquet(changed, path)
+    with pytest.raises(ValueError, match="the rows have changed since"):
         vcmc.infer(conjugate.model, path, **arguments)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_that_have_changed_are_not_taken_from_an_earlier_split(form, rows, tmp_path):
+    before = FORMS[form](rows, tmp_path / "before")
+    split = vcmc.split(before, 3, folder=tmp_path / "split")
+    changed = FORMS[form](rows | {"y": rows["y"] + 5}, tmp_path / "after")
+    with pytest.raises(ValueError, match=r"the rows have changed since .* Delete the folder"):
+        vcmc.split(changed, 3, folder=tmp_path / "split")
+    again = vcmc.split(before, 3, folder=tmp_path / "split")
+    np.testing.assert_array_equal(again.load(1).rows["y"], split.load(1).rows["y"])
+
+
+def test_changes_through_a_memory_map_are_noticed(rows, tmp_path):
+    np.save(tmp_path / "y.npy", rows["y"])
+    y = np.load(tmp_path / "y.npy", mmap_mode="r+")
+    vcmc.split({"y": y}, 3, folder=tmp_path / "split")
+    y[17] += 1e-9
+    with pytest.raises(ValueError, match=r"the rows have changed since .*: y\."):
+        vcmc.split({"y": y}, 3, folder=tmp_path / "split")
+
+
+def test_rows_in_memory_that_have_changed_are_noticed(rows, tmp_path):
+    vcmc.split(rows, 3, folder=tmp_path / "split")
+    with pytest.raises(ValueError, match=r"the rows have changed since .*: n\."):
+        vcmc.split(rows | {"n": rows["n"] + 1}, 3, folder=tmp_path / "split")
+
+
+def test_rows_that_were_copied_or_touched_are_the_same(rows, tmp_path):
+    path = parquet_folder(rows, tmp_path / "rows")
+    split = vcmc.split(path, 3, folder=tmp_path / "split")
+    copy = parquet_folder(rows, tmp_path / "copy")
+    assert vcmc.split(copy, 3, folder=tmp_path / "split").sizes == split.sizes
+
+
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 100 draws are few
+def test_a_store_does_not_use_the_rows_of_a_file_that_has_changed(tmp_path):
+    model = vcmc.Model(
+        {"mean": vcmc.Real()},
+        lambda params: -0.005 * params["mean"] ** 2,
+        lambda params, rows: -0.5 * (rows["y"] - params["mean"]) ** 2,
+    )
+    y = np.memmap(tmp_path / "y.bin", float, "w+", shape=(400,))
+    y[:] = np.random.default_rng(0).normal(size=400)
+    arguments = {"num_shards": 2, "num_draws": 100, "store": tmp_path / "run"}
+    vcmc.infer(model, {"y": y}, **arguments)
+    y += 5
+    with pytest.raises(ValueError, match="the rows have changed since"):
+        vcmc.infer(model, {"y": y}, **arguments)
+
+
+def test_columns_may_have_any_name(tmp_path):
+    names = ["km/h", "../y", "", "Y", "y", "y" * 1000, "CON", "a\nb", 7]
+    arrays = {name: np.arange(100) + 1000 * number for number, name in enumerate(names)}
+    partition = vcmc.split(arrays, 3, folder=tmp_path / "split")
+    shard = partition.load(1)
+    assert list(shard.rows) == [str(name) for name in names]
+    for number, column in enumerate(shard.rows.values()):
+        np.testing.assert_array_equal(column, shard.rows["km/h"] + 1000 * number)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_columns_of_files_may_be_in_any_order(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    y = np.arange(2000.0)
+    (tmp_path / "rows").mkdir()
+    pq.write_table(pa.table({"y": y, "x": -y}), tmp_path / "rows" / "a.parquet")
+    pq.write_table(pa.table({"x": -y, "y": y}), tmp_path / "rows" / "b.parquet")
+    shard = vcmc.split(tmp_path / "rows", 1).load(0)
+    assert (np.asarray(shard.rows["y"]) >= 0).all()
+    np.testing.assert_array_equal(shard.rows["x"], -shard.rows["y"])
+
+
+def test_a_changed_byte_in_the_files_of_a_shard_is_noticed(rows, tmp_path):
+    vcmc.split(rows, 3, folder=tmp_path / "split")
+    path = tmp_path / "split" / "00001.1.bin"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    partition = vcmc.split(rows, 3, folder=tmp_path / "split")
+    assert partition.load(0).num_rows == partition.sizes[0]
+    with pytest.raises(ValueError, match=r"00001\.1\.bin is damaged.*Delete its folder"):
+        partition.load(1)
 
 
 def test_a_temporary_folder_is_deleted_with_its_partition(rows, tmp_path):
@@ -180,8 +264,8 @@ def test_an_interrupted_split_is_repeated(rows, tmp_path):
     (folder / "rows.json").unlink()
     repeated = vcmc.split(path, 3, folder=folder).load(1)
     np.testing.assert_array_equal(repeated.rows["x"], expected.rows["x"])
-    (folder / "00001.x.bin").write_bytes(b"short")
-    with pytest.raises(ValueError, match=r"00001.x.bin must hold 8016 bytes of rows; got 5"):
+    (folder / "00001.0.bin").write_bytes(b"short")
+    with pytest.raises(ValueError, match=r"00001.0.bin must hold 8016 bytes of rows; got 5"):
         vcmc.split(path, 3, folder=folder).load(1)
     (folder / "rows.json").write_text(json.dumps({"sizes": [1]}))
     with pytest.raises(
@@ -264,11 +348,11 @@ def test_bad_loaders_are_refused(load, message):
 @pytest.mark.slow
 def test_a_parquet_file_is_not_held_whole(tmp_path, monkeypatch):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(files, "BATCH_BYTES", 2**18)
+    monkeypatch.setattr(batches, "BATCH_BYTES", 2**18)
     table = pa.table({"x": np.random.default_rng(0).normal(size=4_000_000)})
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=100_000)
     del table
     before = pa.total_allocated_bytes()
-    held = [pa.total_allocated_bytes() - before for _ in files.batches(tmp_path / "rows.parquet")]
+    held = [pa.total_allocated_bytes() - before for _ in batches.batches(tmp_path / "rows.parquet")]
     assert len(held) > 40
     assert max(held) < 0.2 * (tmp_path / "rows.parquet").stat().st_size

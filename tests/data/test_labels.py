@@ -70,3 +70,9 @@ def test_coords_can_be_stored():
     assert as_coords((datetime.datetime(2024, 1, 1),)).dtype.kind == "M"
     assert as_coords([("a", 1), ("b", 2)]).tolist() == ["('a', 1)", "('b', 2)"]
     assert as_coords([None, 2]).tolist() == ["None", "2"]
+
+
+def test_dims_that_results_cannot_have_are_refused_before_sampling():
+    for dim in ("km/h", "", "a\nb"):
+        with pytest.raises(ValueError, match=r"dims\['beta'\] must be printable names without"):
+            Labels.checked(SHAPES, {"beta": [dim]}, None)

@@ -1,7 +1,9 @@
+import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import vcmc
-from vcmc.data.params import by_coordinate, to_params, to_points
+from vcmc.data.params import by_coordinate, check_derived, to_params, to_points
 from vcmc.space import Product
 
 MIXED = Product({"weights": vcmc.Simplex(3), "scale": vcmc.Positive(), "mean": vcmc.Real(2)})
@@ -35,3 +37,33 @@ def test_values_of_coordinates_are_grouped_by_parameter():
     np.testing.assert_array_equal(values["weights"], [[0, 1], [5, 6]])
     np.testing.assert_array_equal(values["scale"], [2, 7])
     np.testing.assert_array_equal(values["mean"], [[3, 4], [8, 9]])
+
+
+@pytest.mark.parametrize(
+    ("derived", "message"),
+    [
+        (lambda params: {"chain": params["mean"]}, r"must not be called 'chain'"),
+        (lambda params: {"net/b": params["mean"]}, "has a slash"),
+        (lambda params: {"mean": params["mean"]}, r"\['mean'\], which are parameters"),
+        (lambda params: {"mean_dim_0": 1.0}, "axis of 'mean'"),
+        (lambda params: params["mean"], "must return a mapping from names to arrays; got"),
+        (lambda params: {"a": params["gone"]}, r"derived fails .*KeyError: 'gone'"),
+    ],
+)
+def test_derived_quantities_are_checked_before_sampling(derived, message):
+    space = Product({"mean": vcmc.Real(2)})
+    with pytest.raises(ValueError, match=message):
+        check_derived(space, derived)
+    model = vcmc.Model(
+        space,
+        lambda params: -jnp.sum(params["mean"] ** 2),
+        lambda params, rows: -((rows["y"] - params["mean"][0]) ** 2),
+        derived=derived,
+    )
+
+    class Never(vcmc.samplers.NUTS):
+        def prepare(self, density, start):
+            raise AssertionError("it was sampled")
+
+    with pytest.raises(ValueError, match=message):
+        vcmc.infer(model, {"y": np.arange(10.0)}, num_shards=2, sampler=Never())

@@ -153,10 +153,6 @@ def test_shards_of_one_row_can_be_loaded():
     assert sorted(uneven.load(k).num_rows for k in range(2)) == [1, 6]
 
 
-def test_unsigned_columns_become_signed():
-    assert vcmc.split({"y": np.zeros(3, np.uint8)}, 1).rows["y"].dtype == np.int64
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from vcmc.paper.base import Folder, Job, Step, run_steps, time_left
+from vcmc.paper.base import AbstractExperiment, Folder, Job, Step, run_steps, time_left
 
 
 @pytest.fixture
@@ -76,3 +76,22 @@ def test_remaining_time_is_estimated_by_steps_of_the_same_kind(tmp_path):
     assert time_left(todo[:2], {"slow": [50.0, 70.0], "quick": [1.0]}) == "; about 61 s left"
     assert time_left(todo, {"slow": [300.0], "quick": [100.0]}) == "; about 10 min left"
     assert time_left([], {}) == ""
+
+
+class Never(AbstractExperiment):
+    name, title = "probit-0", "none"
+
+    def steps(self, job):
+        raise AssertionError("it was run")
+
+    def finish(self, job):
+        raise AssertionError("it was run")
+
+
+def test_files_of_others_are_not_overwritten(tmp_path, console):
+    (tmp_path / "probit-0-errors.csv").write_text("a table of the user's")
+    with pytest.raises(FileExistsError, match=r"probit-0-errors.csv, which vcmc did not write"):
+        Never().run(Job("small", tmp_path), console)
+    (tmp_path / "work").mkdir()  # an earlier run wrote the table
+    with pytest.raises(AssertionError, match="it was run"):
+        Never().run(Job("small", tmp_path), console)

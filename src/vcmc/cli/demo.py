@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NUM_ROWS, NUM_SHARDS = 8500, 20  # rows as in the paper's Figure 5
 NAMES = ("intercept", "x1", "x2", "x3", "x4 (rare)")
+PICTURE, SOFTWARE = "demo.png", "vcmc demo"  # the file, and what its metadata say
+MAX_HEAD_BYTES = 1000  # of the file that hold them
 PICTURED = (0, 4)  # coefficients in the picture: those on which consensus is farthest off
 SHARD_COLOR, FULL_COLOR, CONSENSUS_COLOR, VCMC_COLOR = "0.72", "0.87", "#d95f02", "#1f6fb4"
 
@@ -48,6 +50,7 @@ class Answer:
 
 def run_demo(folder: Path, seed: int, console: Console) -> None:
     """Sample, combine in three ways, compare with full-data NUTS; print a table, save a picture."""
+    _check_picture(folder / PICTURE)
     rows = rare_covariate(seed, NUM_ROWS)
     model = Probit(5)
     console.print(
@@ -126,6 +129,16 @@ def _summary(answers: Mapping[str, Answer]) -> str:
     )
 
 
+def _check_picture(path: Path) -> None:
+    """Refuse to overwrite a picture that is not an earlier demo's."""
+    if path.exists():
+        with path.open("rb") as file:
+            if SOFTWARE.encode() not in file.read(MAX_HEAD_BYTES):
+                raise FileExistsError(
+                    f"{path} exists and was not written by vcmc. Choose another folder with --out."
+                )
+
+
 def _plot(answers: Mapping[str, Answer], shards: np.ndarray, folder: Path) -> str:
     """Save the densities of two coefficients; return the path, or what to install."""
     try:
@@ -140,8 +153,8 @@ def _plot(answers: Mapping[str, Answer], shards: np.ndarray, folder: Path) -> st
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=12)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "demo.png"
-    figure.savefig(path, dpi=150)
+    path = folder / PICTURE
+    figure.savefig(path, dpi=150, metadata={"Software": SOFTWARE})
     return f"Picture: {path}"
 
 

@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
-import numpy as np
 
 from .. import executors
-from ..data.files import Columns, batches, choose_columns
+from ..data.batches import batches, read_npz
+from ..data.columns import Columns, choose_columns
 from ..data.rows import as_rows
 from ..model import Model
 from ..models.frontends.numpyro import from_numpyro
@@ -83,10 +83,7 @@ def load_rows(path: str, columns: Columns | None) -> Any:
     file = Path(path)
     if file.suffix != ".npz":
         return path
-    if not file.exists():
-        raise FileNotFoundError(f"there is no file {path} (in {Path.cwd()}).")
-    with np.load(file, allow_pickle=False) as archive:
-        return as_rows(choose_columns({name: archive[name] for name in archive.files}, columns))
+    return as_rows(choose_columns(read_npz(file), columns))
 
 
 def load_model_and_rows(model: str, data: str, columns: Columns | None) -> tuple[Model, Any]:

@@ -3,12 +3,14 @@
 Each job takes paths and returns a result.
 """
 
+import contextlib
 import importlib.util
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..data.files import Columns
+from ..data.columns import Columns
 from ..data.partition import split
 from ..data.shard import AbstractPartition
 from ..diagnostics.verdict import Diagnosis
@@ -16,7 +18,7 @@ from ..inference.combination import combine
 from ..inference.diagnosis import diagnose
 from ..inference.pipeline import infer
 from ..inference.refinement import refine
-from ..results.draw_files import read_draws
+from ..results.draw_files import read_draws, read_tree
 from ..results.report_page import report
 from ..results.store import Store, write
 from .inputs import load_model_and_rows, load_result, parse_executor
@@ -90,7 +92,7 @@ def _split(
 
 def combine_files(draws: Sequence[str], out: Path, seed: int) -> "DataTree":
     """Combine files of draws, one for each shard, and write the result."""
-    _check_output(out)
+    _check_output(out, *draws)
     tree = combine(read_draws(*draws), seed=seed, progress="lines")
     _write_tree(tree, out)
     return tree
@@ -111,7 +113,7 @@ def refine_result(
     path: str, model: str, data: str, out: Path, columns: Columns | None, seed: int
 ) -> "DataTree":
     """Refine a result, and write the refined one."""
-    _check_output(out)
+    _check_output(out, path)
     tree = load_result(path)
     loaded_model, rows = load_model_and_rows(model, data, columns)
     partition = _split_as_before(path, rows, tree, columns)
@@ -144,8 +146,8 @@ def write_report(path: str, out: Path | None) -> Path:
     return report(tree, out or default, title=result.absolute().name, command=command)
 
 
-def _check_output(out: Path) -> None:
-    """Raise an error before the work begins if the result cannot be written."""
+def _check_output(out: Path, *inputs: str) -> None:
+    """Raise an error before the work begins if the result cannot or must not be written."""
     if out.suffix != ".nc":
         raise ValueError(f"--out must be an ArviZ file, e.g. posterior.nc; got {out}.")
     if not out.absolute().parent.is_dir():
@@ -154,10 +156,30 @@ def _check_output(out: Path) -> None:
         )
     if importlib.util.find_spec("h5netcdf") is None:
         raise ImportError("writing ArviZ files needs h5netcdf. Try: pip install 'vcmc[netcdf]'")
+    if out.exists():
+        if any(Path(path).exists() and out.samefile(path) for path in inputs):
+            raise ValueError(f"--out must be another file than the input; got {out}.")
+        if not _is_own_result(out):
+            raise ValueError(
+                f"{out} exists and is not a result of vcmc: it is not overwritten. Delete it, or "
+                "choose another name with --out."
+            )
+
+
+def _is_own_result(path: Path) -> bool:
+    try:
+        versions = read_tree(path).attrs.get("versions", [])
+    except ValueError:
+        return False
+    return any(str(package).startswith("vcmc ") for package in versions)
 
 
 def _write_tree(tree: "DataTree", out: Path) -> None:
+    new = out.with_name(f"{out.stem}.{os.getpid()}.new.nc")
     try:
-        tree.to_netcdf(out, engine="h5netcdf")
+        tree.to_netcdf(new, engine="h5netcdf")
+        new.replace(out)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink()
         raise OSError(f"{out} cannot be written: {error}. Try another folder.") from error

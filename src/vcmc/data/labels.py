@@ -139,4 +139,10 @@ def _as_dims(name: str, dims: Any) -> Dims:
         raise TypeError(
             f"dims[{name!r}] must be names of axes, e.g. {{{name!r}: ['feature']}}; got {bad[0]!r}."
         )
+    for dim in axes:
+        if dim is not None and (not dim or not dim.isprintable() or "/" in dim):
+            raise ValueError(
+                f"dims[{name!r}] must be printable names without a slash, which stands for a group "
+                f"in results; got {dim!r}."
+            )
     return axes

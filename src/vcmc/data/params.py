@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..model import Derived
-from ..space import Product
+from ..space import Product, check_names
 
 
 def to_params(
@@ -21,6 +21,31 @@ def to_params(
     # in the order of the space: compiled functions sort names
     names = [*space, *(name for name in flat if name not in space)]
     return {name: np.asarray(flat[name]).reshape(*batch, *flat[name].shape[1:]) for name in names}
+
+
+def check_derived(space: Product, derived: Derived | None) -> None:
+    """Refuse derived quantities that cannot be computed or reported, without computing them."""
+    if derived is None:
+        return
+    try:
+        values = jax.eval_shape(
+            lambda point: derived(space.constrain(point)), jax.ShapeDtypeStruct((space.dim,), float)
+        )
+    except Exception as error:  # of the user's function
+        raise ValueError(
+            f"derived fails on the params {list(space)} ({type(error).__name__}: {error}). It must "
+            "map params to named arrays, in JAX."
+        ) from error
+    if not isinstance(values, Mapping):
+        raise ValueError(
+            f"derived must return a mapping from names to arrays; got {type(values).__name__}."
+        )
+    if repeated := [name for name in values if name in space]:
+        raise ValueError(
+            f"derived returns {repeated}, which are parameters. Give them other names."
+        )
+    shapes = {name: part.shape for name, part in space.items()}
+    check_names(shapes | {name: value.shape for name, value in values.items()})
 
 
 @partial(jax.jit, static_argnums=(0, 1))

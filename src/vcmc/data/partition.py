@@ -1,7 +1,6 @@
 """Split rows into shards: every row belongs to exactly one shard."""
 
-import shutil
-import tempfile
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,10 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from ..progress import ProgressDisplay, ProgressMode
-from .files import Columns, FilePartition, is_large, split_to_files
-from .rows import Rows, as_rows
-from .shard import AbstractPartition, InMemoryShards, Shard, check_loader, padded, padded_length
+from ..progress import ProgressDisplay, ProgressMode, Stage
+from .batches import is_large, with_arrays
+from .columns import Columns, check_columns
+from .files import FilePartition, split_to_files, write_split
+from .folders import discard, temporary_folder
+from .rows import Rows, as_rows, native
+from .shard import (
+    AbstractPartition,
+    InMemoryShards,
+    Shard,
+    check_loader,
+    check_num_shards,
+    padded,
+    padded_length,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +49,11 @@ class Partition(AbstractPartition):
         """Return one shard, padded with copies of its first row to a shape that shards share."""
         indices = self.members[shard]
         length = padded_length(len(indices), max(self.sizes))
-        return padded({name: array[indices] for name, array in self.rows.items()}, length)
+        return padded({name: native(array[indices]) for name, array in self.rows.items()}, length)
 
     def is_small(self, max_bytes: int) -> bool:
         largest = max(self.sizes)
-        row_bytes = 8 + sum(array.nbytes // len(array) for array in self.rows.values())
+        row_bytes = 8 + sum(native(array[:1]).nbytes for array in self.rows.values())
         one_shape = all(padded_length(size, largest) == largest for size in self.sizes)
         return one_shape and largest * self.num_shards * row_bytes <= max_bytes
 
@@ -106,7 +116,8 @@ def split(
                 "split at random. Leave them out, or load the rows."
             )
         check_seed(seed)
-        source = rows if is_large(rows) else as_rows(rows)
+        check_columns(columns)
+        source = with_arrays(rows) if is_large(rows) else as_rows(rows)
         return _split_on_disk(source, num_shards, seed, columns, folder, progress)
     arrays = as_rows(rows)
     num_rows = len(next(iter(arrays.values())))
@@ -148,16 +159,27 @@ def _split_on_disk(
     """Split rows into files; those in a temporary folder are deleted with the partition."""
     with ProgressDisplay(progress) as display:
         stage = display.stage("split rows", None)
-        path = Path(tempfile.mkdtemp(prefix="vcmc-rows-") if folder is None else folder)
-        try:
+        if folder is not None:
+            path = Path(folder)
             partition = split_to_files(rows, num_shards, path, seed, columns, stage.advance)
-        except BaseException:
-            if folder is None:
-                shutil.rmtree(path, ignore_errors=True)
-            raise
+        else:
+            partition = _temporary_split(rows, num_shards, seed, columns, stage)
         stage.finish()
-    if folder is None:
-        weakref.finalize(partition, shutil.rmtree, path, ignore_errors=True)
+    return partition
+
+
+def _temporary_split(
+    rows: Any, num_shards: int, seed: int, columns: Columns | None, stage: Stage
+) -> FilePartition:
+    check_num_shards(num_shards)
+    source = {"num_shards": int(num_shards), "seed": int(seed), "columns": columns}
+    folder, lock = temporary_folder()
+    try:
+        partition = write_split(rows, source, folder, stage.advance)
+    except BaseException:
+        discard(folder, os.getpid(), lock)
+        raise
+    weakref.finalize(partition, discard, folder, os.getpid(), lock)
     return partition
 
 
@@ -187,9 +209,10 @@ class LazyRows(AbstractPartition):
     def load(self, shard: int) -> Shard:
         """Return one shard, padded by at most 1/16: shards of similar sizes share a shape."""
         try:
-            rows = as_rows(self._load(shard))
+            loaded = as_rows(self._load(shard))
         except Exception as error:
             raise ValueError(f"shard {shard} could not be loaded: {error}") from error
+        rows = {name: native(array) for name, array in loaded.items()}
         count = len(next(iter(rows.values())))
         step = 1 << max(0, count.bit_length() - 5)
         return padded(rows, -(-count // step) * step)

@@ -1,6 +1,6 @@
 """Convert rows (mappings of arrays, pandas and polars data frames) to checked arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ Rows: TypeAlias = Mapping[str, Array | np.ndarray]
 def as_rows(rows: Any, first: int = 0) -> dict[str, np.ndarray]:
     """Return rows in any accepted form as checked NumPy arrays with one leading axis.
 
+    They keep their types, so that arrays are not copied whole; `native` converts some rows.
     `first` is the number of the first row, for messages.
     """
     columns = _columns(rows)
@@ -31,15 +32,26 @@ def as_rows(rows: Any, first: int = 0) -> dict[str, np.ndarray]:
     return arrays
 
 
+def native(array: Array | np.ndarray) -> np.ndarray:
+    """Return numbers as 64-bit floats or integers of this machine, and booleans as they are.
+
+    In 8 bits 2 * 100 is -56, and without a sign 2 * 0 - 1 is 255.
+
+    >>> native(np.array([100], np.int8)) * 2
+    array([200])
+    """
+    kinds = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
+    return np.asarray(array, kinds[array.dtype.kind])
+
+
 def _columns(rows: Any) -> Mapping[str, Any]:
     if isinstance(rows, Mapping):
+        _check_names(rows)
         return rows
+    if type(rows).__name__ == "LazyFrame":
+        raise TypeError("rows must be data; got a LazyFrame, a plan to read them: rows.collect().")
     if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):  # pandas, polars
-        names = [str(name) for name in rows.columns]
-        if repeated := {name for name in names if names.count(name) > 1}:
-            raise ValueError(
-                f"columns of rows must have different names; got {sorted(repeated)} more than once."
-            )
+        _check_names(rows.columns)
         return {name: rows[name].to_numpy() for name in rows.columns}
     raise TypeError(
         'rows must be a mapping of named arrays, e.g. {"x": x, "y": y}, a pandas or polars data '
@@ -48,12 +60,24 @@ def _columns(rows: Any) -> Mapping[str, Any]:
     )
 
 
+def _check_names(columns: Iterable[Any]) -> None:
+    names = [str(name) for name in columns]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise ValueError(
+            f"columns of rows must have different names; got {sorted(repeated)} more than once."
+        )
+
+
 def _as_array(name: str, column: Any, first: int) -> np.ndarray:
     if np.ma.is_masked(column):
         raise ValueError(
             f"rows[{name!r}] must not be masked; got {np.ma.count_masked(column)} masked values. "
             "Drop these rows, or fill them and pass a 0/1 column that tells your model which "
             "values are missing."
+        )
+    if hasattr(column, "toarray"):
+        raise ValueError(
+            f"rows[{name!r}] is a sparse matrix, and models take arrays. Try .toarray()."
         )
     try:
         array = np.asarray(column)
@@ -73,12 +97,31 @@ def _as_array(name: str, column: Any, first: int) -> np.ndarray:
             f"rows[{name!r}] must hold numbers or booleans; got dtype {array.dtype}. "
             "Encode categories as integers, and give all rows the same shape."
         )
-    if array.dtype.kind == "f":
-        bad = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
-        if bad.any():
-            raise ValueError(
-                f"rows[{name!r}] must be finite; got NaN or infinity in {bad.sum()} of "
-                f"{len(array)} rows (first: row {first + int(np.argmax(bad))}). Drop these rows, "
-                "or fill them and pass a 0/1 column that tells your model which values are missing."
-            )
-    return array.astype(np.int64) if array.dtype.kind == "u" else array  # unsigned 2 * 0 - 1 is 255
+    if array.size == 0:
+        raise ValueError(
+            f"rows[{name!r}] must have at least one value per row; got shape {array.shape}. "
+            "Leave the column out."
+        )
+    _check_values(name, array, first)
+    return array
+
+
+def _check_values(name: str, array: np.ndarray, first: int) -> None:
+    """Refuse numbers that 64 bits do not hold, and missing values."""
+    largest = np.iinfo(np.int64).max
+    if array.dtype == np.uint64 and array.max() > largest:
+        raise ValueError(
+            f"rows[{name!r}] must be at most {largest}; got {array.max()}. Convert the column to "
+            "floats, or number its categories."
+        )
+    if array.dtype.kind != "f":
+        return
+    with np.errstate(over="ignore"):  # of numbers with more than 64 bits
+        values = native(array) if array.itemsize > 8 else array
+    bad = ~np.isfinite(values).reshape(len(array), -1).all(axis=1)
+    if bad.any():
+        raise ValueError(
+            f"rows[{name!r}] must be finite; got NaN or infinity in {bad.sum()} of "
+            f"{len(array)} rows (first: row {first + int(np.argmax(bad))}). Drop these rows, "
+            "or fill them and pass a 0/1 column that tells your model which values are missing."
+        )

@@ -17,7 +17,7 @@ from ..diagnostics.selfcheck import Errors, self_check
 from ..diagnostics.verdict import Diagnosis, Evidence, judge
 from ..errors import warn_doubtful
 from ..model import Model
-from ..results.tree import make_tree, posterior_draws
+from ..results.tree import draws_by_parameter, make_tree
 from ..target import Target
 from .drift import drift
 
@@ -210,7 +210,7 @@ def posterior_points(tree: "DataTree", model: Model) -> Points:
             f"the model has the parameters {list(model.space)}, but the tree has no draws of "
             f"{sorted(missing)}."
         )
-    points = np.asarray(to_points(model.space, posterior_draws(tree)))
+    points = np.asarray(to_points(model.space, draws_by_parameter(tree)))
     return points.reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
 
 

@@ -24,6 +24,7 @@ from ..results.draws import (
     support_warning,
     tree_space,
 )
+from ..results.tree import kept_attribute, renamed_attribute
 from ..space import Product, Space
 from .arguments import check_combiner, check_model, check_model_with_rows, resolve_prior
 from .assessment import assess, result_tree
@@ -202,6 +203,7 @@ def combine(
         "prior": prior,
         "combiner": repr(combiner),
         "space": describe_space(product),
+        **(renamed_attribute(model.renamed) if model else kept_attribute(draws)),
     }
     if len(set(summary.counts)) > 1:
         settings["draw_counts"] = summary.counts

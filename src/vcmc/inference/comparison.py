@@ -22,7 +22,7 @@ from ..model import Model
 from ..progress import ProgressMode
 from ..results.comparison import Comparison, Draws, Entry, errors_of
 from ..results.draws import tree_space
-from ..results.tree import posterior_draws
+from ..results.tree import draws_by_parameter
 from ..space import Product, Space
 from .arguments import check_combiner, check_model_with_rows
 from .combination import combine
@@ -153,7 +153,7 @@ def _reference_draws(
                 "a reference tree must have the group 'posterior'; got the groups "
                 f"{list(reference.children)}."
             )
-        return posterior_draws(reference)
+        return draws_by_parameter(reference)
     if not isinstance(reference, Mapping) or not reference:
         raise TypeError(
             "reference must be a tree, or arrays (draw, …) by name; got "
@@ -172,7 +172,9 @@ def _serial_draws(
     if model is None or rows is None:
         raise ValueError('reference="serial" needs a model and its rows; got none.')
     rows = rows.rows if isinstance(rows, Partition) else rows
-    return posterior_draws(infer(model, rows, num_shards=1, num_draws=NUM_SERIAL_DRAWS, **options))
+    return draws_by_parameter(
+        infer(model, rows, num_shards=1, num_draws=NUM_SERIAL_DRAWS, **options)
+    )
 
 
 def _failed_entry(name: str, error: Exception) -> Entry:
@@ -186,7 +188,7 @@ def _entry(
     verdict = tree.attrs["verdict"]
     reasons = np.atleast_1d(tree.attrs["verdict_reasons"]).tolist()
     remark = "" if verdict == "good" else " ".join(reasons)
-    errors = None if reference is None else errors_of(posterior_draws(tree), reference, space)
+    errors = None if reference is None else errors_of(draws_by_parameter(tree), reference, space)
     estimated = _largest(tree, "mean_error"), _largest(tree, "sd_error")
     seconds = tree.attrs["seconds_combine"]
     return Entry(name, verdict, errors, *estimated, seconds, megabytes, remark)

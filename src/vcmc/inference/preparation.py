@@ -13,7 +13,8 @@ from jaxtyping import Array
 
 from .._runtime import thread_map
 from ..combiners import AbstractCombiner, Prior
-from ..data.files import is_large
+from ..data.batches import is_large
+from ..data.params import check_derived
 from ..data.partition import LazyRows, check_seed, split
 from ..data.shard import AbstractPartition
 from ..data.space_description import describe_space
@@ -25,6 +26,7 @@ from ..executors import AbstractExecutor, executor_of
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode, Stage
 from ..results.store import Store
+from ..results.tree import renamed_attribute
 from ..samplers import HMC, NUTS, AbstractSampler
 from ..samplers.hmc import suits_hmc
 from ..samplers.start import common_start, search_starts
@@ -158,6 +160,7 @@ def _plan_run(
         "executor": repr(request.executor),
         "shard_sizes": [shard.num_rows for shard in facts],
         "space": describe_space(target.model.space),
+        **renamed_attribute(target.model.renamed),
     }
     return Prepared(target, plan, facts, settings, warnings)
 
@@ -196,6 +199,7 @@ def checked_target(
     shards = [target.shard_cache.shards[shard] for shard in range(min(2, target.num_shards))]
     check_additivity(target.model, shards, point)
     check_labels(target.model, shards[0], point)
+    check_derived(target.model.space, target.model.derived)
     return target
 
 

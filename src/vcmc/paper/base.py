@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PACKAGES = ("vcmc", "jax", "jaxlib", "numpyro", "numpy", "scipy")
+WORK = "work"  # the subfolder with the results of steps
 ELAPSED = "elapsed"  # name of the array with the seconds of a step
 
 Arrays = Mapping[str, Any]
@@ -104,7 +105,7 @@ class Job:
     def folder(self, name: str, settings: Mapping[str, Any]) -> Folder:
         """Return the folder of results for these settings; other settings have another folder."""
         text = json.dumps([version("vcmc"), self.seed, settings], sort_keys=True, default=repr)
-        return Folder(self.out / "work" / f"{name}-{zlib.crc32(text.encode()):08x}")
+        return Folder(self.out / WORK / f"{name}-{zlib.crc32(text.encode()):08x}")
 
 
 class Results(NamedTuple):
@@ -134,6 +135,7 @@ class AbstractExperiment(abc.ABC):
         job.out.mkdir(parents=True, exist_ok=True)  # first: hours of steps may follow
         if not os.access(job.out, os.W_OK):
             raise PermissionError(f"{job.out} is not writable: choose another folder with --out.")
+        self._check_own_files(job)
         run_steps(self.name, self.steps(job), console)
         results = self.finish(job)
         stem = self.name if job.easiest == 1 else f"{self.name}-easiest-{round(100 * job.easiest)}"
@@ -159,6 +161,16 @@ class AbstractExperiment(abc.ABC):
             metadata = {"Date": None} if suffix == "svg" else {}  # reproducible files
             results.figure.savefig(written[-1], dpi=110, metadata=metadata)
         return written
+
+    def _check_own_files(self, job: Job) -> None:
+        """Refuse a folder with files of these names but without the steps of an earlier run."""
+        suffixes = (".csv", ".json", ".png", ".svg")
+        files = [path for path in job.out.glob(f"{self.name}*") if path.suffix in suffixes]
+        if files and not (job.out / WORK).exists():
+            raise FileExistsError(
+                f"{job.out} holds {files[0].name}, which vcmc did not write: there is no folder "
+                f"{WORK}/. Choose another folder with --out."
+            )
 
 
 def run_steps(name: str, steps: Sequence[Step], console: Console) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..data.batches import read_npz
 from .draw_origins import check_one_per_shard, check_same_data, files_of_folder
 from .draws import FlatDraws
 from .tree import make_tree
@@ -131,15 +132,14 @@ def _read_file(path: Path) -> ShardDraws:
     if path.suffix == ".csv":
         return _read_cmdstan(path)
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as archive:
-            return ShardDraws({name: archive[name][None] for name in archive.files}, {})
+        return ShardDraws({name: array[None] for name, array in read_npz(path).items()}, {})
     if path.suffix in ARVIZ_SUFFIXES:
         return _from_arviz(read_tree(path))
     raise ValueError(f"draws are read from {FORMATS}; got {path}.")
 
 
 def _read_cmdstan(path: Path) -> ShardDraws:
-    lines = path.read_text().splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     comments = [line for line in lines if line.startswith("#")]
     body = [line for line in lines if line and not line.startswith("#")]
     if not body or "lp__" not in body[0].split(","):
@@ -239,7 +239,7 @@ def read_tree(path: Path) -> "DataTree":
     try:
         with xr.open_datatree(path) as tree:
             return tree.load()
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError, RuntimeError, KeyError) as error:
         reason = str(error).split(". ")[0]
         raise ValueError(
             f"{path} could not be read as an ArviZ file: {reason}. "

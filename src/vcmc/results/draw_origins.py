@@ -72,7 +72,7 @@ def cmdstan_data_file(path: Path) -> str:
     if path.suffix != ".csv" or not path.is_file():
         return ""
     section = ""
-    with path.open() as lines:
+    with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if not line.startswith("#"):
                 break

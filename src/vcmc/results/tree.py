@@ -1,5 +1,6 @@
 """Results in ArviZ's form: an `xarray.DataTree` with groups such as `posterior`."""
 
+import json
 import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 RECORDED_PACKAGES = ("vcmc", "jax", "numpyro", "blackjax", "numpy", "xarray", "arviz-base")
 
+RENAMED = "renamed"  # the attribute with the model's names, by names in the tree, where they differ
 DEFAULT_DIMS = ["shard", "chain", "draw"]
 # Leading dimensions of the groups whose arrays do not have the default ones.
 GROUP_DIMS: dict[str, list[str]] = {
@@ -32,10 +34,31 @@ GROUP_DIMS: dict[str, list[str]] = {
 
 
 def posterior_draws(tree: "DataTree") -> dict[str, np.ndarray]:
-    """Return the draws of a result by name, with its chains concatenated."""
+    """Return the draws of a result by name, with its chains concatenated.
+
+    The names are those of the model: NumPyro's site `net/b` is `net.b` in the tree, and `net/b`
+    here.
+    """
+    renamed = json.loads(tree.attrs.get(RENAMED, "{}"))
+    return {renamed.get(name, name): array for name, array in draws_by_parameter(tree).items()}
+
+
+def draws_by_parameter(tree: "DataTree") -> dict[str, np.ndarray]:
+    """Return the draws of a result by their names in the tree, with its chains concatenated."""
     posterior = tree["posterior"].to_dataset().transpose("chain", "draw", ...)
     arrays = {str(name): posterior[name].to_numpy() for name in posterior.data_vars}
     return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+
+
+def renamed_attribute(renamed: Mapping[str, str]) -> dict[str, str]:
+    """Return the attribute that records names that differ from those of the model, if any."""
+    return {RENAMED: json.dumps(dict(renamed))} if renamed else {}
+
+
+def kept_attribute(draws: Any) -> dict[str, str]:
+    """Return this attribute of draws, if they are a tree that has it."""
+    attributes = getattr(draws, "attrs", {})
+    return {RENAMED: attributes[RENAMED]} if RENAMED in attributes else {}
 
 
 def make_tree(groups: Mapping[str, Any], settings: Mapping[str, Any]) -> "DataTree":

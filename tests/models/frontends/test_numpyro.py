@@ -4,7 +4,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from numpyro.handlers import reparam, scale
+from numpyro.handlers import reparam, scale, scope
 from numpyro.infer.reparam import LocScaleReparam
 
 import vcmc
@@ -377,3 +377,78 @@ def test_a_number_of_rows_in_constants_is_refused_with_a_way_out():
     assert 'numpyro.plate("n", y.shape[0])' in message
     assert "constants['N'] = 60 is the number of rows" in message
     assert "Pass it in constants" not in message
+
+
+def scoped(x, y=None):
+    with scope(prefix="net"):
+        with numpyro.plate("features", 2):
+            b = numpyro.sample("b", dist.Normal(0, 1))
+        with scope(prefix="deep"):
+            scale = numpyro.sample("scale", dist.LogNormal(0, 1))
+        numpyro.deterministic("double", 2 * b)
+        numpyro.factor("f", -0.5 * scale)
+        numpyro.sample("y", dist.Normal(x @ b, scale), obs=y)
+
+
+def test_slashes_of_scopes_become_points():
+    rows = {"x": np.random.default_rng(0).normal(size=(30, 2)), "y": np.arange(30.0)}
+    model = vcmc.from_numpyro(scoped, rows, space={"net/b": vcmc.Real(2)}, prior_sites=["net/f"])
+    assert list(model.space) == ["net.b", "net.deep.scale"]
+    params = {"net.b": np.array([0.1, 0.2]), "net.deep.scale": 1.5}
+    expected = (
+        dist.Normal(0, 1).log_prob(params["net.b"]).sum()
+        + dist.LogNormal(0, 1).log_prob(1.5)
+        - 0.75
+    )
+    np.testing.assert_allclose(model.log_prior(params), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        model.log_likelihood(params, rows),
+        dist.Normal(rows["x"] @ params["net.b"], 1.5).log_prob(rows["y"]),
+        rtol=1e-12,
+    )
+    np.testing.assert_allclose(model.derived(params)["net.double"], [0.2, 0.4])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 100 draws are few
+def test_draws_of_scoped_sites_return_under_their_own_names(tmp_path):
+    """`Predictive` would draw a site that it does not find from its prior."""
+    generator = np.random.default_rng(0)
+    rows = {"x": generator.normal(size=(200, 2)), "y": generator.normal(size=200) + 40}
+    model = vcmc.from_numpyro(scoped, rows, prior_sites=["net/f"])
+    tree = vcmc.infer(model, rows, num_shards=2, num_draws=100, store=tmp_path / "run")
+    assert {*tree["posterior"].data_vars} == {"net.b", "net.deep.scale", "net.double"}
+    again = vcmc.combine(tree, model=model, rows=rows)
+    for result in (tree, vcmc.load(tmp_path / "run"), again):
+        draws = vcmc.posterior_draws(result)
+        assert {*draws} == {"net/b", "net/deep/scale", "net/double"}
+        assert draws["net/deep/scale"].min() > 20
+    predict = numpyro.infer.Predictive(scoped, posterior_samples=draws)
+    np.testing.assert_array_equal(
+        predict(jax.random.key(0), x=rows["x"])["net/double"], draws["net/double"]
+    )
+
+
+@pytest.mark.parametrize("name", ["chain", "draw", "shard"])
+def test_sites_called_like_axes_of_results_are_refused(name):
+    def model(y):
+        mean = numpyro.sample(name, dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    with pytest.raises(ValueError, match=f"must not be called '{name}'"):
+        vcmc.from_numpyro(model, {"y": np.arange(10.0)})
+
+
+@pytest.mark.parametrize("given", ["i1", ">f8", ">i4", "u1", "f2"])
+def test_rows_of_any_number_type_are_taken(given):
+    def model(x, y):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(mean * (2 * x - 1), 1), obs=y)
+
+    rows = {"x": np.full(20, 100, given), "y": np.zeros(20, given)}
+    value = vcmc.from_numpyro(model, rows)
+    shard = vcmc.split(rows, 1).load(0)
+    np.testing.assert_allclose(
+        value.log_likelihood({"mean": 1.0}, shard.rows),
+        dist.Normal(199, 1).log_prob(np.zeros(20)),
+    )

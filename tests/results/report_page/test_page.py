@@ -128,6 +128,38 @@ def test_the_page_has_the_verdict_and_the_numbers_of_the_result(path):
     assert data["shards"][0]["ess"] == 80
 
 
+HOSTILE = "<!--<script>&amp;\u2028"
+
+
+def test_names_cannot_break_out_of_the_page(tmp_path):
+    draws = np.random.default_rng(0).normal(size=(2, 1, 50))
+    tree = make_tree(
+        {"posterior": {HOSTILE: draws[0]}, "subposterior": {HOSTILE: draws}},
+        {"model": HOSTILE + "</script>"},
+    )
+    where = vcmc.report(tree, tmp_path / "a.html", title=HOSTILE, command=HOSTILE + "</script>")
+    text = where.read_text()
+    embedded = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1]
+    assert not re.search("[<>&\u2028\u2029]", embedded)
+    assert json.loads(embedded)["quantities"][0]["label"] == HOSTILE
+    assert text.count("<!--") == 0
+    reader = Reader()
+    reader.feed(text)
+    assert reader.stack == []
+
+
+def test_only_a_report_is_overwritten(tmp_path):
+    path = tmp_path / "posterior.html"
+    path.write_text("<html>a page of the user's</html>")
+    with pytest.raises(OSError, match=r"posterior.html exists and is not a report of vcmc"):
+        vcmc.report(make(), path)
+    assert path.read_text() == "<html>a page of the user's</html>"
+    other = vcmc.report(make(), tmp_path / "other.html")
+    before = other.read_text()
+    assert vcmc.report(make(seed=8), other).read_text() != before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["other.html", "posterior.html"]
+
+
 @pytest.mark.slow
 def test_a_large_result_makes_a_page_below_two_megabytes(tmp_path):
     where = vcmc.report(make(num_shards=60, dim=900), tmp_path / "large.html")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ...data.rows import Rows
+from ...data.rows import Rows, native
 from ...errors import warn_user
 from ...space import Params, Product, Scalar, Space
 
@@ -21,7 +21,7 @@ FEW_ROWS, MORE_ROWS = 5, 7
 
 def first_rows(arrays: Rows) -> dict[str, Any]:
     """Return the first few rows."""
-    return {name: array[:FEW_ROWS] for name, array in arrays.items()}
+    return {name: native(array[:FEW_ROWS]) for name, array in arrays.items()}
 
 
 def other_rows(arrays: Rows) -> list[dict[str, Any]]:
@@ -30,8 +30,8 @@ def other_rows(arrays: Rows) -> list[dict[str, Any]]:
     They are the last rows, and the first row repeated.
     """
     return [
-        {name: array[-MORE_ROWS:] for name, array in arrays.items()},
-        {name: np.repeat(array[:1], MORE_ROWS, axis=0) for name, array in arrays.items()},
+        {name: native(array[-MORE_ROWS:]) for name, array in arrays.items()},
+        {name: np.repeat(native(array[:1]), MORE_ROWS, axis=0) for name, array in arrays.items()},
     ]
 
 

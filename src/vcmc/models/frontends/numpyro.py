@@ -30,7 +30,7 @@ from .checks import (
 )
 from .enumeration import enumerated_log_likelihood
 from .labels import site_labels
-from .sites import Seeded, Site, log_prob, sites_on, trace_at
+from .sites import Seeded, Site, log_prob, renamed_sites, result_name, sites_on, trace_at
 
 
 def from_numpyro(
@@ -72,8 +72,8 @@ def from_numpyro(
     _check_arguments(model, arrays, constants or {})
     seeded = Seeded(model, constants or {})
     few, more = sites_on(seeded, arrays, FEW_ROWS), sites_on(seeded, arrays, MORE_ROWS)
-    prior_sites = tuple(prior_sites)
-    roles = _roles(few, more, prior_sites, tuple(likelihood_sites))
+    prior_sites = tuple(map(result_name, prior_sites))
+    roles = _roles(few, more, prior_sites, tuple(map(result_name, likelihood_sites)))
     template = first_rows(arrays)
 
     def prior_given(params: Params, rows: Rows) -> Scalar:
@@ -96,12 +96,23 @@ def from_numpyro(
     if roles.has_enumerated:
         num_axes = max(site.num_batch_axes for site in few.values())
         log_likelihood = enumerated_log_likelihood(seeded, log_prior, num_axes)
-    spaces = _spaces(seeded, few, roles.latents, template, space or {})
+    declared = {result_name(name): part for name, part in (space or {}).items()}
+    spaces = _spaces(seeded, few, roles.latents, template, declared)
     examples = example_params(spaces)
     check_prior(prior_given, examples, arrays, "pass it in constants={...}")
     derived = _derived(seeded, few, more, arrays, examples)
-    dims, coords = site_labels(seeded, few, rows, arrays, dims or {}, coords or {})
-    return Model(spaces, log_prior, log_likelihood, derived=derived, dims=dims, coords=coords)
+    dims = {result_name(name): axes for name, axes in (dims or {}).items()}
+    dims, coords = site_labels(seeded, few, rows, arrays, dims, coords or {})
+    renamed = renamed_sites(trace_at(seeded, examples[0], template))
+    return Model(
+        spaces,
+        log_prior,
+        log_likelihood,
+        derived=derived,
+        dims=dims,
+        coords=coords,
+        renamed=renamed,
+    )
 
 
 class _Roles(NamedTuple):

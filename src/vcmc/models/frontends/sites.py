@@ -13,7 +13,7 @@ from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
 from ...data.labels import Dims
-from ...data.rows import Rows
+from ...data.rows import Rows, native
 from ...space import Params
 from .checks import first_line
 
@@ -21,9 +21,38 @@ TRACE_LOCK = threading.RLock()
 """Held while NumPyro runs a model: its stack of handlers is shared by all threads, and shards are
 evaluated in several."""
 
+ORIGINAL_NAME = "vcmc_original_name"  # an entry of a site that has another name in results
+
 Kind = Literal["latent", "enumerated", "observed", "factor", "deterministic"]
 
 TRIAL_RADIUS = 1.0  # of trial values around zero, in real coordinates
+
+
+class WithoutSlashes(Messenger):
+    """Give sites the names that they have in results, which cannot have slashes as scopes have."""
+
+    def process_message(self, msg: Any) -> None:
+        if msg.get("name") and "/" in msg["name"]:
+            msg[ORIGINAL_NAME] = msg["name"]
+            msg["name"] = result_name(msg["name"])
+        if msg.get("cond_indep_stack"):
+            msg["cond_indep_stack"] = [
+                frame._replace(name=result_name(frame.name)) for frame in msg["cond_indep_stack"]
+            ]
+
+
+def result_name(name: str) -> str:
+    """Return the name of a site in results.
+
+    >>> result_name("net/b")
+    'net.b'
+    """
+    return name.replace("/", ".")
+
+
+def renamed_sites(trace: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of sites in the model, by their names in results, where they differ."""
+    return {name: site[ORIGINAL_NAME] for name, site in trace.items() if ORIGINAL_NAME in site}
 
 
 class Seeded:
@@ -33,7 +62,7 @@ class Seeded:
         self.model, self.constants, self.seed = model, constants, seed
 
     def __call__(self, **rows: Any) -> Any:
-        seeded = handlers.seed(self.model, jax.random.key(self.seed))
+        seeded = handlers.seed(WithoutSlashes(self.model), jax.random.key(self.seed))
         return seeded(**rows, **self.constants)
 
     def with_seed(self, seed: int) -> "Seeded":
@@ -125,7 +154,7 @@ def sites_on(model: Seeded, arrays: Rows, num_rows: int) -> dict[str, Site]:
                 sites[name] = _site(name, site)
 
     abstract = {
-        name: jax.ShapeDtypeStruct((num_rows, *array.shape[1:]), jnp.asarray(array[:1]).dtype)
+        name: jax.ShapeDtypeStruct((num_rows, *array.shape[1:]), native(array[:1]).dtype)
         for name, array in arrays.items()
     }
     try:

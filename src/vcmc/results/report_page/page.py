@@ -1,7 +1,9 @@
 """Write the report page from the template, styles and scripts of this folder."""
 
+import contextlib
 import html
 import json
+import os
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -24,6 +26,11 @@ HIDDEN_ATTRIBUTES = (  # prefixes of attributes that are shown elsewhere, or are
     "space",
     "shard_warnings",
 )
+GENERATOR = b'<meta name="generator" content="vcmc">'  # at the beginning of every page
+MAX_HEAD_BYTES = 1000  # that hold it
+# The data stand inside a script element, which `</script>` would end and `<!--<script>` would not
+# let end. In JSON these characters are in strings only.
+ESCAPED = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&"})
 SIGNS = {"good": "✓", "doubtful": "?", "poor": "✗", "unknown": "–", "unfinished": "…"}
 
 
@@ -38,7 +45,8 @@ def report(
 
     Args:
         tree: a result of `infer`, `combine`, `refine` or `load`.
-        path: the file to write; its folder is created if needed.
+        path: the file to write; its folder is created if needed. Of existing files, only a report
+            is overwritten.
         title: the heading.
         command: the command that made the result, shown beside its settings.
 
@@ -51,10 +59,19 @@ def report(
         )
     path = Path(path)
     text = page(tree, title, command)
+    if path.exists() and GENERATOR not in _head(path):
+        raise OSError(
+            f"{path} exists and is not a report of vcmc: it is not overwritten. Delete it, or "
+            "choose another name."
+        )
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")
+        new.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink()
         raise OSError(
             f"the report cannot be written to {path}: {error.strerror}. Try another folder."
         ) from None
@@ -69,7 +86,7 @@ def page(tree: "DataTree", title: str, command: str = "") -> str:
         "title": html.escape(title),
         "style": _read("page.css"),
         "script": "\n".join(map(_read, SCRIPTS)),
-        "data": data.replace("</", "<\\/"),  # the data stand inside a script element
+        "data": data.translate(ESCAPED),
         "level": level,
         "sign": SIGNS[level],
         "verdict": _verdict(tree),
@@ -77,6 +94,15 @@ def page(tree: "DataTree", title: str, command: str = "") -> str:
         "settings": _settings(tree, command),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read("page.html"))
+
+
+def _head(path: Path) -> bytes:
+    """Return the beginning of a file; nothing of what is not a file or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_HEAD_BYTES)
+    except OSError:
+        return b""
 
 
 def _read(name: str) -> str:
