@@ -6,6 +6,7 @@ Each job takes paths and returns a result.
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..data.files import Columns
@@ -17,9 +18,10 @@ from ..inference.diagnosis import diagnose
 from ..inference.pipeline import infer
 from ..inference.refinement import refine
 from ..results.draw_files import read_draws
+from ..results.draws import named_draws, shapes_of
 from ..results.report_page import report
 from ..results.store import Store, write
-from .inputs import load_model_and_rows, load_result, parse_executor
+from .inputs import load_model_and_rows, load_result, parse_draws, parse_executor, parse_spaces
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -88,10 +90,40 @@ def _split(
     return split(rows, num_shards, seed=seed, columns=columns, folder=folder, progress="lines")
 
 
-def combine_files(draws: Sequence[str], out: Path, seed: int) -> "DataTree":
-    """Combine files of draws, one for each shard, and write the result."""
+def combine_files(
+    files: Sequence[str],
+    out: Path,
+    seed: int,
+    *,
+    one_file_per_shard: bool = False,
+    spaces: Mapping[str, str] = MappingProxyType({}),
+    model: str | None = None,
+    data: str | None = None,
+    columns: Columns | None = None,
+) -> "DataTree":
+    """Combine files of draws, and write the result.
+
+    Args:
+        files: the files of every shard, as `parse_draws` takes them.
+        out: the ArviZ file to write.
+        seed: random seed.
+        one_file_per_shard: whether the user says that every file is a shard.
+        spaces: kinds of spaces by parameter, as `parse_spaces` takes them.
+        model: the model, as `file.py:name`.
+        data: the file of all rows; with it and the model the result is assessed.
+        columns: columns of the data by name of the model's array.
+    """
     _check_output(out)
-    tree = combine(read_draws(*draws), seed=seed, progress="lines")
+    shards = parse_draws(files, one_file_per_shard)
+    draws = read_draws(shards)
+    if model is None or data is None:
+        space = parse_spaces(spaces, shapes_of(named_draws(draws)))
+        tree = combine(draws, space=space, seed=seed, progress="lines")
+    else:
+        loaded_model, rows = load_model_and_rows(model, data, columns)
+        if not isinstance(rows, Mapping):
+            rows = _split(rows, len(shards), seed, columns, None)
+        tree = combine(draws, model=loaded_model, rows=rows, seed=seed, progress="lines")
     _write_tree(tree, out)
     return tree
 
