@@ -136,6 +136,12 @@ def run(
     is_flag=True,
     help="Say that every file is a shard, though names or headers look like those of chains.",
 )
+@click.option(
+    "--chains/--no-chains",
+    default=None,
+    help="Whether arrays in NumPy files are (chain, draw, …) or (draw, …), if their shapes do not "
+    "tell.",
+)
 @options.spaces
 @options.model
 @options.data
@@ -145,6 +151,7 @@ def run(
 def combine(
     draws: tuple[str, ...],
     one_file_per_shard: bool,
+    chains: bool | None,
     spaces: Sequence[str],
     model: str | None,
     data: str | None,
@@ -174,6 +181,7 @@ def combine(
             out,
             seed,
             one_file_per_shard=one_file_per_shard,
+            chains=chains,
             spaces=options.parse_space_kinds(spaces),
             model=model,
             data=data,

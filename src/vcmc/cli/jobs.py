@@ -96,6 +96,7 @@ def combine_files(
     seed: int,
     *,
     one_file_per_shard: bool = False,
+    chains: bool | None = None,
     spaces: Mapping[str, str] = MappingProxyType({}),
     model: str | None = None,
     data: str | None = None,
@@ -108,6 +109,7 @@ def combine_files(
         out: the ArviZ file to write.
         seed: random seed.
         one_file_per_shard: whether the user says that every file is a shard.
+        chains: whether arrays in NumPy files have an axis of chains; None if not told.
         spaces: kinds of spaces by parameter, as `parse_spaces` takes them.
         model: the model, as `file.py:name`.
         data: the file of all rows; with it and the model the result is assessed.
@@ -115,7 +117,7 @@ def combine_files(
     """
     _check_output(out)
     shards = parse_draws(files, one_file_per_shard)
-    draws = read_draws(shards)
+    draws = read_draws(shards, chains=chains)
     if model is None or data is None:
         space = parse_spaces(spaces, shapes_of(named_draws(draws)))
         tree = combine(draws, space=space, seed=seed, progress="lines")

@@ -149,8 +149,8 @@ class Axes(NamedTuple):
         raise ValueError(
             f"draws{where} must have axes ({first}draw, …) or ({first}chain, draw, …), and their "
             f"shapes do not tell which they have: {shapes}. Pass chains=True if there is an axis "
-            "of chains, chains=False if not, or the spaces of the parameters, e.g. "
-            f"space={{{next(iter(arrays))!r}: vcmc.Real(...)}}."
+            "of chains, chains=False if not (--chains or --no-chains on the command line), or "
+            f"the spaces of the parameters, e.g. space={{{next(iter(arrays))!r}: vcmc.Real(...)}}."
         )
 
 
