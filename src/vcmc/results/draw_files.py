@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..data.labels import NO_LABELS, Labels
+from .draw_axes import Axes
 from .draw_origins import check_one_per_shard, check_same_data, files_of_folder
-from .draws import Axes, FlatDraws
+from .draws import FlatDraws
 from .tree import make_tree
 
 if TYPE_CHECKING:
