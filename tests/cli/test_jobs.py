@@ -198,7 +198,6 @@ def test_options_that_belong_together_are_required_together(tmp_path):
     assert "--column must be NAME=COLUMN" in run_vcmc(*words, code=2)
 
 
-<<<<<<< HEAD
 @pytest.fixture
 def damaged(folder, tmp_path):
     """Truncated files of rows, draws and results."""
@@ -279,7 +278,8 @@ def test_a_terminated_run_can_be_resumed(folder, tmp_path):
     assert output == "terminated; the same command resumes the run.\n"
     assert (tmp_path / "run" / "rows" / "rows.json").exists()
     assert list((tmp_path / "temporary").iterdir()) == []
-=======
+
+
 def write_chains(folder, num_shards=8, num_chains=2, name="shard{0}_{1}.npz"):
     """Write draws of the subposteriors of a normal model with unknown scale."""
     generator = np.random.default_rng(0)
@@ -391,4 +391,3 @@ def test_wrong_options_of_combine_are_refused(words, code, message, tmp_path, mo
     files = write_chains(tmp_path, 2, 1)
     output = run_vcmc("combine", *files, *words, code=code)
     assert message in " ".join(output.replace("│", " ").split())
->>>>>>> dc2ab0222e92a18d72ae697bd11be62d0a850b53

@@ -19,12 +19,8 @@ from ..inference.combination import combine
 from ..inference.diagnosis import diagnose
 from ..inference.pipeline import infer
 from ..inference.refinement import refine
-<<<<<<< HEAD
 from ..results.draw_files import read_draws, read_tree
-=======
-from ..results.draw_files import read_draws
 from ..results.draws import named_draws, shapes_of
->>>>>>> dc2ab0222e92a18d72ae697bd11be62d0a850b53
 from ..results.report_page import report
 from ..results.store import Store, write
 from .inputs import load_model_and_rows, load_result, parse_draws, parse_executor, parse_spaces
@@ -96,12 +92,6 @@ def _split(
     return split(rows, num_shards, seed=seed, columns=columns, folder=folder, progress="lines")
 
 
-<<<<<<< HEAD
-def combine_files(draws: Sequence[str], out: Path, seed: int) -> "DataTree":
-    """Combine files of draws, one for each shard, and write the result."""
-    _check_output(out, *draws)
-    tree = combine(read_draws(*draws), seed=seed, progress="lines")
-=======
 def combine_files(
     files: Sequence[str],
     out: Path,
@@ -127,8 +117,10 @@ def combine_files(
         data: the file of all rows; with it and the model the result is assessed.
         columns: columns of the data by name of the model's array.
     """
-    _check_output(out)
     shards = parse_draws(files, one_file_per_shard)
+    _check_output(
+        out, *(path for shard in shards for path in ([shard] if isinstance(shard, str) else shard))
+    )
     draws = read_draws(shards, chains=chains)
     if model is None or data is None:
         space = parse_spaces(spaces, shapes_of(named_draws(draws)))
@@ -138,7 +130,6 @@ def combine_files(
         if not isinstance(rows, Mapping):
             rows = _split(rows, len(shards), seed, columns, None)
         tree = combine(draws, model=loaded_model, rows=rows, seed=seed, progress="lines")
->>>>>>> dc2ab0222e92a18d72ae697bd11be62d0a850b53
     _write_tree(tree, out)
     return tree
 

@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-<<<<<<< HEAD
 from ..data.batches import read_npz
-=======
 from ..data.labels import NO_LABELS, Labels
 from .draw_axes import Axes
->>>>>>> dc2ab0222e92a18d72ae697bd11be62d0a850b53
 from .draw_origins import check_one_per_shard, check_same_data, files_of_folder
 from .draws import FlatDraws
 from .tree import make_tree
@@ -146,15 +143,10 @@ def _read_file(path: Path, chains: bool | None) -> ShardDraws:
     if path.suffix == ".csv":
         return _read_cmdstan(path)
     if path.suffix == ".npz":
-<<<<<<< HEAD
-        return ShardDraws({name: array[None] for name, array in read_npz(path).items()}, {})
-=======
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = read_npz(path)
         if Axes(chains, {}).has_chains(arrays, 0, f" of {path}"):
             return ShardDraws(arrays, {})
         return ShardDraws({name: array[None] for name, array in arrays.items()}, {})
->>>>>>> dc2ab0222e92a18d72ae697bd11be62d0a850b53
     if path.suffix in ARVIZ_SUFFIXES:
         return _from_arviz(read_tree(path))
     raise ValueError(f"draws are read from {FORMATS}; got {path}.")
