@@ -234,7 +234,7 @@ def test_a_damaged_file_is_named_in_one_line(words, name, folder, damaged, monke
 
 def test_files_that_vcmc_did_not_write_are_not_overwritten(tmp_path):
     for seed, name in enumerate(("a.npz", "b.npz")):
-        np.savez(tmp_path / name, beta=np.random.default_rng(seed).normal(size=(50, 2)))
+        np.savez(tmp_path / name, beta=np.random.default_rng(seed).normal(size=(500, 2)))
     out = tmp_path / "posterior.nc"
     words = ("combine", tmp_path / "a.npz", tmp_path / "b.npz", "--out", out)
     make_tree({"posterior": {"a": np.zeros((1, 50))}}, {}).to_netcdf(out, engine="h5netcdf")
