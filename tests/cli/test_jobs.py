@@ -120,6 +120,22 @@ def test_a_result_that_is_not_good_has_an_exit_code_of_its_own(folder, tmp_path)
     assert "DoubtfulWarning" not in output
 
 
+def test_more_draws_extend_a_run(folder, tmp_path):
+    out = tmp_path / "run"
+    words = ("run", f"{folder}/models.py:plain", folder / "rows.npz", "--num-shards", 4)
+    first = CliRunner().invoke(main, [*map(str, words), "--num-draws", "150", "--out", str(out)])
+    assert first.exit_code in (0, 3)
+    blocks = {path: path.read_bytes() for path in out.glob("draws/*/0000[0-3].npz")}
+    assert len(blocks) == 16
+    run_vcmc(*words, "--num-draws", 400, "--out", out)
+    assert vcmc.load(out)["posterior"].sizes["draw"] == 400
+    assert all(path.read_bytes() == content for path, content in blocks.items())
+    assert "--num-draws 400" in (out / "command.txt").read_text()
+    refused = run_vcmc(*words, "--num-draws", 100, "--out", out, code=1)
+    assert "num_draws: the run has 400, given 100 (a run can be extended, not" in refused
+    assert "--num-draws 400" in (out / "command.txt").read_text()
+
+
 def test_files_of_draws_are_combined(tmp_path):
     generator = np.random.default_rng(0)
     files = [tmp_path / f"{shard}.npz" for shard in range(3)]

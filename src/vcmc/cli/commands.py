@@ -64,7 +64,9 @@ def demo(out: Path, seed: int) -> None:
 @click.option(
     "--num-shards", type=click.IntRange(1), required=True, metavar="N", help="Number of shards."
 )
-@options.out_folder("run", "Run directory. The same command resumes an interrupted run.")
+@options.out_folder(
+    "run", "Run directory. The same command resumes an interrupted run; more draws extend a run."
+)
 @click.option("--num-draws", default=1000, show_default=True, help="Draws per shard.")
 @options.seed
 @options.columns

@@ -19,10 +19,11 @@ from ..inference.combination import combine
 from ..inference.diagnosis import diagnose
 from ..inference.pipeline import infer
 from ..inference.refinement import refine
+from ..results.checked_files import write
 from ..results.draw_files import read_draws, read_tree
 from ..results.draws import named_draws, shapes_of
+from ..results.lock import locked
 from ..results.report_page import report
-from ..results.store import Store, write
 from .inputs import load_model_and_rows, load_result, parse_draws, parse_executor, parse_spaces
 
 if TYPE_CHECKING:
@@ -61,26 +62,22 @@ def run_model(
     """
     loaded_model, rows = load_model_and_rows(model, data, columns)
     pool = parse_executor(executor)
-    _write_command(out, command)
     try:
-        return infer(
-            loaded_model,
-            _split(rows, num_shards, seed, columns, out / ROWS),
-            seed=seed,
-            num_draws=num_draws,
-            executor=pool,
-            store=out,
-            refine=refined,
-            progress="lines",
-        )
+        with locked(out.absolute()):
+            tree = infer(
+                loaded_model,
+                _split(rows, num_shards, seed, columns, out / ROWS),
+                seed=seed,
+                num_draws=num_draws,
+                executor=pool,
+                store=out,
+                refine=refined,
+                progress="lines",
+            )
+            write(out.absolute() / COMMAND, f"{command}\n".encode())
+            return tree
     finally:
         pool.close()
-
-
-def _write_command(folder: Path, command: str) -> None:
-    path = Store(folder).folder / COMMAND
-    if not path.exists():
-        write(path, lambda new: new.write_text(command + "\n"))
 
 
 def _split(
