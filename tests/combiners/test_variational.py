@@ -289,7 +289,7 @@ def test_combine_gives_what_infer_gave_whatever_the_order_of_names():
 
 
 def test_a_model_says_the_space_and_needs_all_its_draws(conjugate, gaussian_shards):
-    draws = {"beta": gaussian_shards(3, 3).draws(50)}
+    draws = {"beta": gaussian_shards(3, 3).draws(200)}
     with pytest.raises(ValueError, match="takes space= or model="):
         vcmc.combine(
             draws, space={"beta": vcmc.Real(3)}, model=conjugate.model, rows=conjugate.rows

@@ -126,7 +126,7 @@ def describe_part(part: Any) -> str:
 
     >>> import vcmc
     >>> describe_part(vcmc.samplers.HMC(num_warmup=40))
-    'HMC(num_warmup=40, num_chains=1, num_walkers=40, target_accept=0.8)'
+    'HMC(num_warmup=40)'
     """
     arrays = [leaf for leaf in jax.tree.leaves(part) if isinstance(leaf, np.ndarray | jax.Array)]
     if not arrays:
