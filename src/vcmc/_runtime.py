@@ -14,9 +14,9 @@ os.environ.setdefault("NPROC", str(max(32, 4 * (os.cpu_count() or 1))))
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import scipy.linalg  # noqa: F401
@@ -29,6 +29,8 @@ jax.config.update("jax_enable_x64", True)
 for _library in ThreadpoolController().lib_controllers:
     if "scipy.libs" in _library.filepath:
         _library.set_num_threads(1)
+
+POLL_SECONDS = 1.0  # between two looks at whether those that are waited for are alive
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -77,6 +79,17 @@ def thread_map(
             future.cancel()
         if is_nested:
             pool.shutdown(wait=False)
+
+
+def wait_for_all(futures: Sequence[Future[Any]], check: Callable[[], None]) -> None:
+    """Wait for futures; raise the first exception of one, or of `check`, called while they run."""
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, timeout=POLL_SECONDS, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result(timeout=0)
+        if pending:
+            check()
 
 
 @cache

@@ -5,7 +5,6 @@ by its first step. So neither the executor, nor a crash and a resume, nor the or
 chains are sampled can change a draw.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,7 @@ import numpy as np
 
 from ..data.cache import ShardCache, Task
 from ..diagnostics.shards import chain_fault
-from ..errors import SlotLost, StoreError
+from ..errors import Interrupted, ShardError, SlotLost, StoreError
 from ..executors import AbstractExecutor
 from ..executors.base import Outcome
 from ..progress import Stage
@@ -31,6 +30,7 @@ from ..samplers.base import (
     concatenate_blocks,
     group_by_walker,
 )
+from .clock import ChainClock
 
 MAX_ATTEMPTS = 3  # at a chain, each with other random numbers
 MAX_DIVERGENT_SHARE = 0.5  # of a chain's steps; above it, the draws say nothing about the shard
@@ -93,10 +93,14 @@ class ChainResult(NamedTuple):
 
 
 class SampledShards(NamedTuple):
-    """The chains of all shards that were sampled, and for the others the reason why not."""
+    """The chains of all shards that were sampled, and for the others the reason why not.
+
+    `cause` is an error of one that failed, if any raised one.
+    """
 
     chains: dict[ChainIndex, ChainResult]
     failed: dict[int, str]
+    cause: Exception | None = None
 
 
 def sample_shards(
@@ -109,10 +113,11 @@ def sample_shards(
     """Sample the chains of all shards, or continue those of `begun`.
 
     Chains that fail are retried with other random numbers. An error that every chain has is not
-    a matter of single shards, and is raised.
+    a matter of single shards, and is raised as a `ShardError` without draws.
     """
     first_parts = begun.chains if begun and not plan.store else {}
     lost = dict(begun.failed) if begun else {}
+    cause = begun.cause if begun else None
     tasks = [
         Task((shard,), number, first_parts.get((shard, number)))
         for shard, number in np.ndindex(shard_cache.num_shards, plan.sampler.num_chains)
@@ -123,13 +128,15 @@ def sample_shards(
     for attempt in range(MAX_ATTEMPTS):
         outcomes = _run_tasks(executor, shard_cache, replace(plan, attempt=attempt), stage, tasks)
         errors = [outcome.error for outcome in outcomes]
+        for error in errors:
+            if isinstance(error, StoreError):
+                raise error
         if attempt == 0 and errors and (first := errors[0]) and all(errors):
-            raise first
+            raise _no_shard(first, tasks[0].shards[0], plan)
         problems = {}
         for task, (result, error) in zip(tasks, outcomes, strict=True):
             index = task.shards[0], task.chain
-            if isinstance(error, StoreError):
-                raise error
+            cause = error or cause
             if isinstance(error, SlotLost):
                 lost[index[0]] = str(error)
             elif error or result.problem:
@@ -141,7 +148,7 @@ def sample_shards(
             break
     failed = lost | {shard: problem for (shard, _), problem in problems.items()}
     sound = {index: chains[index] for index in sorted(chains) if index[0] not in failed}
-    return SampledShards(sound, failed)
+    return SampledShards(sound, failed, cause if failed else None)
 
 
 def _run_tasks(
@@ -156,11 +163,26 @@ def _run_tasks(
     outcomes = []
     stream = executor.outcomes(work, tasks, shard_cache, stage.advance, one_by_one=True)
     for task, outcome in zip(tasks, stream, strict=True):
+        if isinstance(outcome.error, Interrupted):
+            raise outcome.error
         outcomes.append(outcome)
         if plan.attempt == 0 and plan.is_whole:
             is_last_chain = task.chain + 1 == plan.sampler.num_chains
             stage.count(task.shards[0] + is_last_chain)
     return outcomes
+
+
+def _no_shard(error: Exception, shard: int, plan: Plan) -> ShardError:
+    """Return the error of a run all of whose chains have failed, from that of the first chain."""
+    advice = ""
+    if not isinstance(error, SlotLost):
+        advice = f" Check the model on its rows: partition.load({shard})."
+    if plan.store:
+        advice += " Blocks that were drawn are in the run directory, and the same call resumes it."
+    message = f"{type(error).__name__}: {str(error).rstrip('.')}."
+    failure = ShardError(f"no shard could be sampled. Shard {shard}: {message}{advice}", None)
+    failure.__cause__ = error
+    return failure
 
 
 def make_chain(
@@ -174,7 +196,7 @@ def make_chain(
     parts = [begun.chain] if begun else []
     checkpoint = begun.checkpoint if begun else None
     step = checkpoint.step if checkpoint else 0
-    begin, end = begun.span if begun else (time.time(),) * 2
+    clock = ChainClock(begun.span if begun else None)
     if folder and plan.last_step is None:
         advance(step)
     last_step = plan.last_step or plan.num_steps
@@ -184,11 +206,11 @@ def make_chain(
         start = jnp.asarray(plan.start)
         blocks = plan.sampler.blocks(density, start, key, plan.num_draws, plan.thin, checkpoint)
         for block in blocks:
-            end = time.time()
+            clock.tick()
             checkpoint = block.checkpoint
             parts.append(Chain(block.points, block.stats))
             if folder:
-                folder.write(step // BLOCK, pack_block(parts[-1], (begin, end)), checkpoint.state)
+                folder.write(step // BLOCK, pack_block(parts[-1], clock.span), checkpoint.state)
             advance(checkpoint.step - step)
             step = checkpoint.step
             if step >= last_step:
@@ -196,11 +218,11 @@ def make_chain(
     if step < plan.num_steps:
         # the state travels with the task unless it is in the store
         state = None if folder or checkpoint is None else checkpoint.state
-        return ChainResult(concatenate_blocks(parts), Checkpoint(step, state), (begin, end))
+        return ChainResult(concatenate_blocks(parts), Checkpoint(step, state), clock.span)
     if folder:
         folder.finish()
     chain = group_by_walker(concatenate_blocks(parts))
-    return ChainResult(chain, Checkpoint(step, None), (begin, end), _problem(chain))
+    return ChainResult(chain, Checkpoint(step, None), clock.span, _problem(chain))
 
 
 def _chain_key(plan: Plan, shard: int, number: int, num_shards: int) -> jax.Array:

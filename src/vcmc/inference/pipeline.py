@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from ..combiners import AbstractCombiner, Prior, Variational
 from ..combiners.base import Subposteriors
 from ..data.params import to_params
-from ..errors import AssessmentError, CombineError, ShardError
+from ..data.shard import AbstractPartition
+from ..errors import AssessmentError, CombineError, ShardError, SlotLost, TaskError
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.tree import make_tree
@@ -107,7 +108,7 @@ def infer(
     partition = as_partition(rows, num_shards, seed, rows_folder, progress)
     clock = Clock()
     with ProgressDisplay(progress) as display:
-        prepared = prepare(model, partition, request, display, clock)
+        prepared = _prepare(model, partition, request, display, clock)
         draws = sample(prepared, request, display, overlap)
         clock.lap("sample")
         posterior = _combine(prepared, request, draws, display, clock)
@@ -121,6 +122,24 @@ def infer(
     if request.store:
         request.store.save_tree(posterior.groups | assessment.groups, tree.attrs)
     return tree
+
+
+def _prepare(
+    model: Model,
+    partition: AbstractPartition,
+    request: Request,
+    display: ProgressDisplay,
+    clock: Clock,
+) -> Prepared:
+    """Prepare the run; say of an error of a worker that nothing was sampled yet."""
+    try:
+        return prepare(model, partition, request, display, clock)
+    except (TaskError, SlotLost) as error:
+        raise ShardError(
+            f"nothing was sampled: the checks before sampling failed ({type(error).__name__}: "
+            f"{str(error).rstrip('.')}).",
+            None,
+        ) from error
 
 
 def _check_combiner(combiner: AbstractCombiner, model: Model, overlap: bool) -> None:
