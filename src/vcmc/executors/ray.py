@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._runtime import POLL_SECONDS, num_cores
-from ..errors import ExecutorLost, SlotLost, WaitingWarning, warn_user
+from ..errors import ExecutorLost, Interrupted, SlotLost, WaitingWarning, warn_user
 from .processes import FEW_MALLOC_ARENAS, ONE_BLAS_THREAD
 from .slots import MAX_SILENCE_SECONDS, AbstractSlot, AbstractSlots
 from .worker import Server
@@ -82,7 +82,7 @@ class Ray(AbstractSlots):
                     warn_user(f"{status}: continuing with these.", WaitingWarning)
                     break
                 raise ExecutorLost(f"{status} after {seconds:.0f} s. {ADVICE}")
-            if seconds > IDLE_SECONDS and not is_announced:
+            if seconds > 2 * IDLE_SECONDS and not is_announced:
                 is_announced = True
                 warn_user(f"{status}: waiting for {wanted}. {ADVICE}", WaitingWarning)
             time.sleep(POLL_SECONDS)
@@ -157,7 +157,9 @@ class RaySlot(AbstractSlot):
                 advance(0)
                 last_sign = self._listen(last_sign)
             return ray.get(reply, timeout=MAX_SILENCE_SECONDS)
-        except (ray.exceptions.RayError, AttributeError) as error:  # `serve` itself raises none
+        except (Interrupted, SlotLost):
+            raise
+        except Exception as error:  # `serve` itself raises none
             raise SlotLost(f"{type(error).__name__}: {error}") from error
 
     def _listen(self, last_sign: float) -> float:
