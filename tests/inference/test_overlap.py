@@ -91,9 +91,7 @@ def test_ctrl_c_in_the_second_half_stops_the_chains_and_keeps_the_store(conjugat
     assert num_drawn < 0.8 * NUM_SHARDS * NUM_BLOCKS
     num_stored = len(list(tmp_path.glob("draws/*/?????.npz")))
     assert num_drawn - 2 * NUM_SHARDS <= num_stored <= num_drawn
-    tree = vcmc.infer(
-        conjugate.model, conjugate.rows, sampler=sampler, store=tmp_path, **arguments
-    )
+    tree = vcmc.infer(conjugate.model, conjugate.rows, sampler=sampler, store=tmp_path, **arguments)
     assert len(blocks) - num_drawn <= NUM_SHARDS * NUM_BLOCKS - num_stored
     whole = vcmc.infer(conjugate.model, conjugate.rows, sampler=sampler, **arguments)
     np.testing.assert_array_equal(tree["subposterior"]["beta"], whole["subposterior"]["beta"])
