@@ -11,6 +11,7 @@ from collections.abc import Callable
 import cloudpickle
 import jax
 
+from .._runtime import limit_programs
 from ..data.cache import ShardCache, Task, Work
 from .base import no_progress
 from .reply import PackedError, ShardsMissing, pack_error, pack_reply
@@ -65,6 +66,7 @@ def _shard_cache(key: str, packed_subset: bytes | None) -> ShardCache | None:
         if key in _CACHES:
             _CACHES[key].merge(subset)
         else:
+            limit_programs(subset.model)
             _CACHES[key] = subset
     if key in _CACHES:
         _CACHES.move_to_end(key)
