@@ -48,7 +48,7 @@ def raised(error):
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (TwoArguments(3, "bad"), "TwoArguments: bad in 3"),
+        (TwoArguments(3, "bad"), "bad in 3"),
         (HoldsLambda("why"), "HoldsLambda: why"),
         (NoMessage(), r"NoMessage: its message cannot be read \(RuntimeError\)"),
         (SystemExit(2), "SystemExit: 2"),
@@ -58,7 +58,8 @@ def test_the_reason_of_an_error_arrives_whatever_its_class(error, text):
     reply = pack_reply([1, pack_error(error, "on shards (0,)")])
     first, second = unpack_reply(reply)
     assert first == Outcome(1)
-    with pytest.raises(RuntimeError, match=text):
+    # Dask and Ray teach pickle more classes, if they are imported
+    with pytest.raises((RuntimeError, TwoArguments), match=text):
         second.get()
 
 
@@ -70,7 +71,7 @@ def test_an_error_keeps_its_class_and_its_traceback():
 
 
 def test_a_fallback_has_the_traceback_too():
-    error = unpack_error(pack_error(raised(TwoArguments(1, "bad")), "on shards (0,)"))
+    error = unpack_error(pack_error(raised(HoldsLambda("bad")), "on shards (0,)"))
     assert type(error) is RuntimeError
     assert "in raised" in error.__notes__[0]
 
