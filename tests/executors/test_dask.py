@@ -122,6 +122,17 @@ def test_a_cluster_without_workers_is_not_awaited_forever():
         executor_on(Client()).open_slots()
 
 
+def test_a_closed_client_is_noticed():
+    def refuse(*arguments, **options):
+        raise RuntimeError("client is closed")
+
+    client = Client("a")
+    client.submit = refuse
+    with pytest.raises(ExecutorLost, match="at last: RuntimeError: client is closed"):
+        executor_on(client).open_slots()
+    assert repr(executor_on(client)) == "Dask('tcp://scheduler')"
+
+
 def test_all_workers_may_be_lost_while_actors_start():
     with pytest.raises(ExecutorLost, match="no worker of the Dask cluster"):
         executor_on(Client("a", "b", gone=("a", "b"))).open_slots()

@@ -25,10 +25,10 @@ class FakeRay:
 
     def __init__(self):
         self.options_of_actors, self.killed, self.num_cores, self.num_held = [], [], 6, 0
-        self.is_stopped = False
+        self.is_stopped, self.is_open = False, True
 
     def is_initialized(self):
-        return True
+        return self.is_open
 
     def cluster_resources(self):
         return {"CPU": float(self.num_cores)}
@@ -172,6 +172,13 @@ def test_an_actor_without_a_sign_of_life_is_lost(ray, monkeypatch):
     monkeypatch.setattr(ray_module, "MAX_SILENCE_SECONDS", 0.02)
     with pytest.raises(SlotLost, match="an actor of Ray has given no sign of life for 0 s"):
         slot.call(b"", lambda steps: None)
+
+
+def test_no_new_cluster_is_started_for_a_lost_actor(ray):
+    slot = started_slot()
+    ray.is_open = False
+    with pytest.raises(ExecutorLost, match="the connection to the Ray cluster was closed"):
+        slot.renew()
 
 
 def test_the_number_of_slots_is_positive(ray):

@@ -210,3 +210,13 @@ def test_an_executor_is_idle_between_tasks(shard_cache):
         executor._slots[0].call = lambda message, advance: work() or serve(message, advance)
         list(executor.outcomes(first_row, TASKS, shard_cache))
         assert idle == [0.0]
+
+
+def test_all_tasks_fail_if_no_slot_can_be_opened(shard_cache):
+    class NoWorkers(Slots):
+        def open_slots(self):
+            raise ExecutorLost("no workers for 60 s")
+
+    with NoWorkers() as executor:
+        outcomes = list(executor.outcomes(first_row, TASKS, shard_cache))
+    assert [str(outcome.error) for outcome in outcomes] == ["no workers for 60 s"] * 4

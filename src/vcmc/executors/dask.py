@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .._runtime import POLL_SECONDS
@@ -39,7 +40,8 @@ class Dask(AbstractSlots):
     def open_slots(self) -> list[AbstractSlot]:
         slots = [DaskSlot(self.client, address) for address in self._wait_for_workers()]
         for slot in slots:
-            slot.submit()
+            with suppress(SlotLost):  # it is noticed below
+                slot.submit()
         for slot in slots:
             try:
                 slot.wait_until_started()
@@ -67,7 +69,9 @@ class Dask(AbstractSlots):
         return addresses
 
     def __repr__(self) -> str:
-        return f"Dask({len(self._slots) or len(worker_addresses(self.client))} workers)"
+        if self._slots:
+            return f"Dask({len(self._slots)} workers)"
+        return f"Dask({address_of(self.client)!r})"
 
 
 class DaskSlot(AbstractSlot):
@@ -81,14 +85,19 @@ class DaskSlot(AbstractSlot):
 
     def submit(self) -> None:
         """Ask for an actor on the worker, without waiting for it."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=FutureWarning)  # Dask's, about actors
-            self._future = self.client.submit(
-                Server, actor=True, workers=[self.address], pure=False
-            )
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", category=FutureWarning)  # Dask's, about actors
+                self._future = self.client.submit(
+                    Server, actor=True, workers=[self.address], pure=False
+                )
+        except Exception as error:  # the client is closed
+            raise SlotLost(f"{type(error).__name__}: {error}") from error
 
     def wait_until_started(self) -> None:
         """Wait for the actor; raise `SlotLost` if its worker is gone or does not start it."""
+        if self._future is None:
+            raise SlotLost(f"no actor was asked for on the Dask worker at {self.address}")
         begin = time.monotonic()
 
         def check() -> None:
@@ -171,10 +180,7 @@ class DaskSlot(AbstractSlot):
         if self.address not in fresh:  # slots spread over the workers that are left
             self.address = fresh[sum(self.address.encode()) % len(fresh)]
         tried.add(self.address)
-        try:
-            self.submit()
-        except Exception as error:
-            raise SlotLost(f"{type(error).__name__}: {error}") from error
+        self.submit()
         self.wait_until_started()
 
     def abandon(self) -> None:

@@ -109,8 +109,13 @@ class RaySlot(AbstractSlot):
         # one thread works, and one gives signs of life
         options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2}
         actor = ray.remote(Server).options(runtime_env={"env_vars": environment}, **options)
-        self._actor = actor.remote()
-        self._heartbeat = self._actor.is_alive.remote()
+        if not ray.is_initialized():  # Ray would start a new cluster
+            raise ExecutorLost("the connection to the Ray cluster was closed")
+        try:
+            self._actor = actor.remote()
+            self._heartbeat = self._actor.is_alive.remote()
+        except Exception as error:
+            raise SlotLost(f"{type(error).__name__}: {error}") from error
 
     def wait_until_started(self, begin: float) -> None:
         """Wait for the actor; raise `ExecutorLost` if it takes too long since `begin`."""

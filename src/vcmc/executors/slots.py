@@ -148,7 +148,10 @@ class AbstractSlots(AbstractExecutor):
         advance: Callable[[int], None] = no_progress,
         one_by_one: bool = False,
     ) -> Iterator[Outcome]:
-        num_slots = len(self._open())
+        try:
+            num_slots = len(self._open())
+        except SlotLost as error:
+            return iter([Outcome(error=error) for _ in tasks])
         packed_work = cloudpickle.dumps(work)
         queues = _queues(tasks, shard_cache.num_shards, num_slots, one_by_one)
         outcomes: dict[int, Outcome] = {}
