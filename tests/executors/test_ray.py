@@ -149,6 +149,15 @@ def test_an_actor_that_does_not_start_is_not_awaited_forever(ray):
         slot.renew()
 
 
+def test_an_actor_that_dies_at_its_start_is_not_tried_forever(ray, monkeypatch):
+    def fail(reply, timeout):
+        raise RayError("node is dead\nin many lines")
+
+    monkeypatch.setattr(ray, "get", fail)
+    with pytest.raises(ExecutorLost, match=r"not started .* at last: RayError: node is dead\)"):
+        Ray().open_slots()
+
+
 def test_a_renewed_slot_kills_its_last_actor(ray):
     slot = started_slot()
     first = slot._actor

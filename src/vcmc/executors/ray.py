@@ -66,7 +66,12 @@ class Ray(AbstractSlots):
             slot.submit()
         begin = time.monotonic()
         for slot in slots:
-            slot.wait_until_started(begin)
+            try:
+                slot.wait_until_started(begin)
+            except ExecutorLost:
+                raise
+            except SlotLost:  # its node was lost after its cores were counted
+                slot.renew()
         return list(slots)
 
     def _wait_for_cores(self) -> int:
@@ -130,27 +135,25 @@ class RaySlot(AbstractSlot):
                 raise SlotLost(f"{type(error).__name__}: {error}") from error
             if self._abandoned.is_set():
                 raise SlotLost("the run was stopped")
-            seconds = time.monotonic() - begin
-            if seconds > CORE_TIMEOUT:
+            if time.monotonic() > begin + CORE_TIMEOUT:
                 self.abandon()
-                raise ExecutorLost(
-                    f"the Ray cluster has not started an actor for {seconds:.0f} s, with "
-                    f"{free_cores()} of {all_cores()} cores free. {ADVICE}"
-                )
+                raise _not_started(begin, "it is waiting")
 
     def renew(self) -> None:
-        self.abandon()
         self._abandoned.clear()
         begin = time.monotonic()
         while True:
+            self._kill_actor()
             try:
                 self.submit()
                 return self.wait_until_started(begin)
             except ExecutorLost:
                 raise
-            except SlotLost:
+            except SlotLost as error:  # the node is going down, or memory is short
                 if self._abandoned.wait(POLL_SECONDS):
                     raise
+                if time.monotonic() > begin + CORE_TIMEOUT:
+                    raise _not_started(begin, str(error)) from error
 
     def call(self, message: bytes, advance: Callable[[int], None]) -> bytes:
         import ray
@@ -182,12 +185,22 @@ class RaySlot(AbstractSlot):
         return last_sign
 
     def abandon(self) -> None:
+        self._abandoned.set()
+        self._kill_actor()
+
+    def _kill_actor(self) -> None:
         import ray
 
-        self._abandoned.set()
         if (actor := self._actor) and ray.is_initialized():
             ray.kill(actor)
         self._actor = None
+
+
+def _not_started(begin: float, reason: str) -> ExecutorLost:
+    return ExecutorLost(
+        f"the Ray cluster has not started an actor for {time.monotonic() - begin:.0f} s, with "
+        f"{free_cores()} of {all_cores()} cores free (at last: {reason.splitlines()[0]}). {ADVICE}"
+    )
 
 
 def free_cores() -> int:
