@@ -14,7 +14,7 @@ import pytest
 import vcmc
 from vcmc import executors
 from vcmc.data.cache import ShardCache, Task
-from vcmc.errors import SlotLost
+from vcmc.errors import SlotLost, WaitingWarning
 from vcmc.target import Target
 from vcmc.testing import check_executor
 
@@ -132,3 +132,26 @@ def test_work_that_kills_its_process_is_tried_three_times(conjugate):
         assert "shard 0 was lost 3 times" in str(outcome.error)
         for part, exact in zip(target(points), expected, strict=True):
             np.testing.assert_array_equal(part, exact)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::vcmc.errors.WaitingWarning")  # Ray may count cores late
+def test_executors_on_one_ray_cluster_share_its_cores(conjugate, monkeypatch):
+    """The first takes all cores; idle, it gives them to a second one; busy cores are awaited."""
+    monkeypatch.setattr(executors.ray, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(executors.ray, "CORE_TIMEOUT", 10.0)
+    work = lambda shard_cache, task, advance: task.shards[0]  # noqa: E731
+    shard_cache = _shard_cache(conjugate)
+    with ray() as first:
+        second = executors.Ray()
+        for executor in (first, second):
+            assert list(executor.map(work, TASKS, shard_cache)) == [0, 1, 2, 3, 4]
+        assert (first.num_open, second.num_open) == (0, 2)
+        second.close()
+        with executors.Ray(num_slots=1) as busy:
+            list(busy.map(work, TASKS, shard_cache))
+            busy._num_maps += 1  # as if it worked
+            with pytest.warns(WaitingWarning, match="continuing with these"):
+                assert list(first.map(work, TASKS, shard_cache)) == [0, 1, 2, 3, 4]
+            assert first.num_open == 1
+        first.close()

@@ -18,7 +18,7 @@ from .processes import FEW_MALLOC_ARENAS, ONE_BLAS_THREAD
 from .slots import MAX_SILENCE_SECONDS, AbstractSlot, AbstractSlots
 from .worker import Server
 
-CORE_TIMEOUT = 60.0  # seconds to wait for a free core and for the start of an actor on it
+CORE_TIMEOUT = 60.0  # seconds to wait for a free core, or for a cluster that has lost all cores
 RELEASE_TIMEOUT = 5.0  # seconds until Ray counts the cores of killed actors as free
 IDLE_SECONDS = 10.0  # without a message, after which an executor may be closed for another
 ADVICE = (
@@ -79,17 +79,18 @@ class Ray(AbstractSlots):
         begin, wanted = time.monotonic(), self.num_slots or 1
         is_announced = False
         while (num_free := free_cores()) < wanted:
-            _close_idle(self)
+            if _close_idle():
+                continue
             seconds = time.monotonic() - begin
             status = f"{num_free} of {all_cores()} cores of the Ray cluster are free"
+            if seconds > 2 * IDLE_SECONDS and not is_announced:
+                is_announced = True
+                warn_user(f"{status}: waiting for {wanted}. {ADVICE}", WaitingWarning)
             if seconds > CORE_TIMEOUT:
                 if num_free:
                     warn_user(f"{status}: continuing with these.", WaitingWarning)
                     break
                 raise ExecutorLost(f"{status} after {seconds:.0f} s. {ADVICE}")
-            if seconds > 2 * IDLE_SECONDS and not is_announced:
-                is_announced = True
-                warn_user(f"{status}: waiting for {wanted}. {ADVICE}", WaitingWarning)
             time.sleep(POLL_SECONDS)
         return num_free
 
@@ -135,9 +136,11 @@ class RaySlot(AbstractSlot):
                 raise SlotLost(f"{type(error).__name__}: {error}") from error
             if self._abandoned.is_set():
                 raise SlotLost("the run was stopped")
-            if time.monotonic() > begin + CORE_TIMEOUT:
+            # with cores in the cluster, it starts, or waits for one that another program took
+            limit = MAX_SILENCE_SECONDS if all_cores() else CORE_TIMEOUT
+            if time.monotonic() > begin + limit:
                 self.abandon()
-                raise _not_started(begin, "it is waiting")
+                raise _not_started(begin, "no answer")
 
     def renew(self) -> None:
         self._abandoned.clear()
@@ -217,14 +220,16 @@ def all_cores() -> int:
     return int(ray.cluster_resources().get("CPU", 0))
 
 
-def _close_idle(executor: Ray) -> None:
-    """Close the other executors of this process that hold cores and have done nothing lately."""
-    num_free = free_cores()
-    for other in list(_executors):
-        if other is not executor and other.idle_seconds > IDLE_SECONDS:
-            num_free += other.num_open
-            other.close()
-            _executors.discard(other)
+def _close_idle() -> bool:
+    """Close the executors of this process that hold cores and have done nothing lately.
+
+    Return whether there were any.
+    """
+    idle = [other for other in _executors if other.num_open and other.idle_seconds > IDLE_SECONDS]
+    num_expected = free_cores() + sum(other.num_open for other in idle)
+    for other in idle:
+        other.close()
     end = time.monotonic() + RELEASE_TIMEOUT
-    while free_cores() < num_free and time.monotonic() < end:
+    while free_cores() < num_expected and time.monotonic() < end:
         time.sleep(POLL_SECONDS / 10)
+    return bool(idle)
