@@ -232,11 +232,15 @@ def ray_and_victims(folder: Path) -> Iterator[tuple[AbstractSlots, Victims]]:
 @contextmanager
 def futures_and_victims(folder: Path) -> Iterator[tuple[AbstractSlots, Victims]]:
     del folder
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield (
-            vcmc.executors.Futures(pool),
-            {"process": lambda in_worker: [0] if in_worker else list(pool._processes)[:1]},
-        )
+    pool = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+    yield (
+        vcmc.executors.Futures(pool),
+        {"process": lambda in_worker: [0] if in_worker else list(pool._processes)[:1]},
+    )
+    # Python 3.11 waits forever in `shutdown` if the process that was killed held the queue's lock
+    for process in list((pool._processes or {}).values()):
+        process.kill()
+    pool.shutdown(wait=False)
 
 
 # How to make each executor, and its functions that list workers and that start a slot.
