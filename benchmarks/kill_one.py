@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -214,8 +214,11 @@ def ray_and_victims(folder: Path) -> Iterator[tuple[AbstractSlots, Victims]]:
     )
 
     def actor() -> list[int]:
-        names = {child.pid: " ".join(child.cmdline()) for child in raylet.children(True)}
-        return [pid for pid, name in names.items() if "ray::Server" in name][:1]
+        for child in raylet.children(True):
+            with suppress(psutil.Error):  # it has just ended
+                if "ray::Server" in " ".join(child.cmdline()):
+                    return [child.pid]
+        return []
 
     try:
         yield (
