@@ -32,7 +32,14 @@ def test_an_interruption_is_not_caught_as_a_runtime_error():
 
 
 def test_errors_that_users_catch_are_public():
-    for name in ("AssessmentError", "CombineError", "DoubtfulWarning", "ShardError", "StoreError"):
+    for name in (
+        "AssessmentError",
+        "CombineError",
+        "DoubtfulWarning",
+        "ShardError",
+        "StoreError",
+        "StoreWarning",
+    ):
         assert getattr(vcmc, name) is getattr(errors, name)
     classes = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
     kinds = [kind for kind in classes if kind.__module__ == errors.__name__]

@@ -20,6 +20,7 @@ WITHOUT_SOURCE = {
     "test_layout.py",
     "test_laws.py",
     "test_package.py",
+    "test_hidden_faults.py",
     "test_planted_failures.py",
 }
 FOLDERS = [path for path in sorted(SOURCE.iterdir()) if (path / "__init__.py").exists()]

@@ -15,6 +15,7 @@ from .errors import (
     ModelError,
     ShardError,
     StoreError,
+    StoreWarning,
 )
 from .inference.combination import combine
 from .inference.comparison import compare
@@ -72,6 +73,7 @@ __all__ = [
     "Simplex",
     "Space",
     "StoreError",
+    "StoreWarning",
     "aggregators",
     "combine",
     "combiners",

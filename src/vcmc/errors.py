@@ -16,7 +16,18 @@ class ModelError(ValueError):
 
 
 class StoreError(RuntimeError):
-    """A run directory cannot be used as it is. Its contents are unchanged."""
+    """A run directory cannot be used as it is, or can no longer be written to.
+
+    What it holds is kept. `tree` has the draws made so far, if the run had begun.
+    """
+
+    def __init__(self, message: str, tree: "DataTree | None" = None):
+        super().__init__(message)
+        self.tree = tree
+
+
+class StoreWarning(UserWarning):
+    """A part of a run directory could not be used, and is made again."""
 
 
 class SlotLost(RuntimeError):

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from vcmc import executors
-from vcmc.cli.inputs import load_model, load_result, load_rows, parse_executor
+from vcmc.cli.inputs import (
+    load_model,
+    load_result,
+    load_rows,
+    parse_draws,
+    parse_executor,
+    parse_spaces,
+)
 
 MODEL = """
 import jax.numpy as jnp
@@ -67,3 +74,36 @@ def test_results_are_run_directories_or_arviz_files(tmp_path):
     (tmp_path / "text.nc").write_text("not a file of arrays")
     with pytest.raises(ValueError, match=r"text.nc could not be read as an ArviZ file"):
         load_result(str(tmp_path / "text.nc"))
+
+
+def test_draws_are_files_folders_or_lists_of_chains(tmp_path):
+    odd = tmp_path / "a:b,c.csv"
+    odd.touch()
+    words = ["a.csv", "b_1.csv,b_2.csv", "s:c_1.csv", "t:d.csv", "s:c_2.csv,c_3.csv", str(odd)]
+    assert parse_draws(words, one_file_per_shard=False) == [
+        "a.csv",
+        ["b_1.csv", "b_2.csv"],
+        ["c_1.csv", "c_2.csv", "c_3.csv"],
+        ["d.csv"],
+        str(odd),
+    ]
+    assert parse_draws(["a.csv", "b.csv"], one_file_per_shard=True) == [["a.csv"], ["b.csv"]]
+
+
+def test_spaces_have_the_shapes_of_the_draws():
+    kinds = {
+        "a": "real",
+        "b": "positive",
+        "c": "interval",
+        "d": "interval:-1,2.5",
+        "e": "simplex",
+        "f": "ordered",
+        "g": "positive-definite",
+        "h": "correlation",
+    }
+    shapes = dict.fromkeys(kinds, (3, 3)) | {"b": ()}
+    spaces = parse_spaces(kinds, shapes)
+    assert {name: space.shape for name, space in spaces.items()} == shapes
+    names = ["Real", "Positive", "Interval", "Interval", "Simplex", "Ordered", "PositiveDefinite"]
+    assert [type(space).__name__ for space in spaces.values()] == [*names, "Correlation"]
+    assert spaces["d"].constraint({}).upper_bound == 2.5

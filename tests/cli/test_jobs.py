@@ -120,6 +120,22 @@ def test_a_result_that_is_not_good_has_an_exit_code_of_its_own(folder, tmp_path)
     assert "DoubtfulWarning" not in output
 
 
+def test_more_draws_extend_a_run(folder, tmp_path):
+    out = tmp_path / "run"
+    words = ("run", f"{folder}/models.py:plain", folder / "rows.npz", "--num-shards", 4)
+    first = CliRunner().invoke(main, [*map(str, words), "--num-draws", "150", "--out", str(out)])
+    assert first.exit_code in (0, 3)
+    blocks = {path: path.read_bytes() for path in out.glob("draws/*/0000[0-3].npz")}
+    assert len(blocks) == 16
+    run_vcmc(*words, "--num-draws", 400, "--out", out)
+    assert vcmc.load(out)["posterior"].sizes["draw"] == 400
+    assert all(path.read_bytes() == content for path, content in blocks.items())
+    assert "--num-draws 400" in (out / "command.txt").read_text()
+    refused = run_vcmc(*words, "--num-draws", 100, "--out", out, code=1)
+    assert "num_draws: the run has 400, given 100 (a run can be extended, not" in refused
+    assert "--num-draws 400" in (out / "command.txt").read_text()
+
+
 def test_files_of_draws_are_combined(tmp_path):
     generator = np.random.default_rng(0)
     files = [tmp_path / f"{shard}.npz" for shard in range(3)]
@@ -234,7 +250,7 @@ def test_a_damaged_file_is_named_in_one_line(words, name, folder, damaged, monke
 
 def test_files_that_vcmc_did_not_write_are_not_overwritten(tmp_path):
     for seed, name in enumerate(("a.npz", "b.npz")):
-        np.savez(tmp_path / name, beta=np.random.default_rng(seed).normal(size=(50, 2)))
+        np.savez(tmp_path / name, beta=np.random.default_rng(seed).normal(size=(500, 2)))
     out = tmp_path / "posterior.nc"
     words = ("combine", tmp_path / "a.npz", tmp_path / "b.npz", "--out", out)
     make_tree({"posterior": {"a": np.zeros((1, 50))}}, {}).to_netcdf(out, engine="h5netcdf")
@@ -278,3 +294,116 @@ def test_a_terminated_run_can_be_resumed(folder, tmp_path):
     assert output == "terminated; the same command resumes the run.\n"
     assert (tmp_path / "run" / "rows" / "rows.json").exists()
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def write_chains(folder, num_shards=8, num_chains=2, name="shard{0}_{1}.npz"):
+    """Write draws of the subposteriors of a normal model with unknown scale."""
+    generator = np.random.default_rng(0)
+    files = []
+    for shard in range(num_shards):
+        centre = generator.normal(0, 0.02)
+        for chain in range(num_chains):
+            path = folder / name.format(shard, chain)
+            path.parent.mkdir(exist_ok=True)
+            np.savez(path, sigma=np.exp(centre + 0.1 * generator.normal(size=500)))
+            files.append(path)
+    return files
+
+
+def posterior_of(path):
+    import xarray as xr
+
+    with xr.open_datatree(path) as tree:
+        return tree.load()
+
+
+def test_chains_in_files_are_not_counted_as_shards(tmp_path):
+    files = write_chains(tmp_path)
+    out = ("--out", tmp_path / "posterior.nc")
+    output = run_vcmc("combine", *files, *out, code=1)
+    assert "every file must be a shard of its own" in output
+    assert not (tmp_path / "posterior.nc").exists()
+    space = ("--space", "sigma=positive")
+    pairs = [f"{files[index]},{files[index + 1]}" for index in range(0, 16, 2)]
+    labelled = [f"shard-{index // 2}:{file}" for index, file in enumerate(files)]
+    write_chains(tmp_path, name="folder{0}/{1}.npz")
+    folders = [tmp_path / f"folder{shard}" for shard in range(8)]
+    draws = []
+    for words in (pairs, labelled, folders):
+        run_vcmc("combine", *words, *space, *out)
+        tree = posterior_of(tmp_path / "posterior.nc")
+        assert tree["subposterior"].sizes["shard"] == 8
+        assert tree["subposterior"].sizes["chain"] == 2
+        draws.append(tree["posterior"]["sigma"].to_numpy())
+    for other in draws[1:]:
+        np.testing.assert_array_equal(other, draws[0])
+    run_vcmc("combine", *files, "--one-file-per-shard", *space, *out)
+    tree = posterior_of(tmp_path / "posterior.nc")
+    assert tree["subposterior"].sizes["shard"] == 16
+    ratio = tree["posterior"]["sigma"].std() / draws[0].std()  # what is wrong about it
+    assert abs(ratio - np.sqrt(0.5)) < 0.05
+
+
+def test_draws_without_a_space_are_pointed_out_on_the_command_line(tmp_path):
+    files = write_chains(tmp_path, 4, 1)
+    out = ("--out", tmp_path / "posterior.nc")
+    output = " ".join(run_vcmc("combine", *files, *out).split())
+    assert "ll draws of sigma are positive" in output
+    assert "--space sigma=positive" in output
+    output = run_vcmc("combine", *files, "--space", "sigma=positive", *out)
+    assert "draws of sigma are" not in output
+    on_log_scale = posterior_of(tmp_path / "posterior.nc")["posterior"]["sigma"]
+    run_vcmc("combine", *files, "--space", "sigma=real", *out)
+    as_numbers = posterior_of(tmp_path / "posterior.nc")["posterior"]["sigma"]
+    assert float(np.abs(as_numbers / on_log_scale - 1).max()) > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("data", "more"), [("rows.npz", ()), ("rows.parquet", COLUMNS)])
+def test_combined_files_are_assessed_with_a_model(data, more, folder, tmp_path):
+    rows = np.load(folder / "rows.npz")
+    partition = vcmc.split({"x": rows["x"], "y": rows["y"]}, 3)
+    generator = np.random.default_rng(0)
+    files = [tmp_path / f"shard{shard}.npz" for shard in range(3)]
+    for file, members in zip(files, partition.members, strict=True):
+        x, y = rows["x"][members], rows["y"][members]
+        covariance = np.linalg.inv(x.T @ x + np.eye(2) / 3)
+        np.savez(file, beta=generator.multivariate_normal(covariance @ x.T @ y, covariance, 1000))
+    words = ("--model", f"{folder}/models.py:plain", "--data", folder / data, *more)
+    out = ("--out", tmp_path / "posterior.nc")
+    assert "The result is good." in run_vcmc("combine", *files, *words, *out)
+    tree = posterior_of(tmp_path / "posterior.nc")
+    mean, sd = exact(folder)
+    off = tree["posterior"]["beta"].mean(("chain", "draw")).to_numpy() - mean
+    assert (np.abs(off) / sd < 0.1).all()
+    assert tree.attrs["verdict"] == "good"
+    few = [tmp_path / f"few{shard}.npz" for shard in range(3)]
+    for shard, file in enumerate(few):
+        np.savez(file, beta=np.load(files[shard])["beta"][:15])
+    output = run_vcmc("combine", *few, *words, *out, code=1)
+    assert "--no-chains" in output
+    run_vcmc("combine", *few, *words, *out, "--no-chains", code=3)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--space", "sigma"), 2, "--space must be NAME=KIND"),
+        (("--space", "tau=positive"), 1, "--space names ['tau'], but the draws are of ['sigma']"),
+        (("--space", "sigma=round"), 1, "got the kind 'round'"),
+        (("--space", "sigma=interval:1"), 1, "must be two numbers, e.g. interval:-1,1"),
+        (("--space", "sigma=correlation"), 1, "is for matrices; got draws of shape ()"),
+        (("--model", "a.py:b"), 2, "--model and --data must be given together"),
+        (
+            ("--model", "a.py:b", "--data", "c", "--space", "a=real"),
+            2,
+            "--space is for draws without",
+        ),
+        ((",a.csv",), 1, "DRAWS must be files, folders, or chains of a shard"),
+    ],
+)
+def test_wrong_options_of_combine_are_refused(words, code, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = write_chains(tmp_path, 2, 1)
+    output = run_vcmc("combine", *files, *words, code=code)
+    assert message in " ".join(output.replace("│", " ").split())

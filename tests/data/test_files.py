@@ -2,6 +2,8 @@
 
 import gc
 import json
+import os
+import pickle
 
 import numpy as np
 import pytest
@@ -356,3 +358,37 @@ def test_a_parquet_file_is_not_held_whole(tmp_path, monkeypatch):
     held = [pa.total_allocated_bytes() - before for _ in batches.batches(tmp_path / "rows.parquet")]
     assert len(held) > 40
     assert max(held) < 0.2 * (tmp_path / "rows.parquet").stat().st_size
+
+
+@pytest.mark.parametrize("place", ["filters", "compressor"])
+def test_nothing_in_a_zarr_store_is_unpickled(place, tmp_path):
+    pytest.importorskip("zarr")
+    marker, array = tmp_path / "marker", tmp_path / "rows.zarr" / "y"
+    array.mkdir(parents=True)
+    (array.parent / ".zgroup").write_text('{"zarr_format": 2}')
+    codec = {"id": "pickle"}
+    description = {
+        "zarr_format": 2,
+        "shape": [4],
+        "chunks": [4],
+        "dtype": "<f8",
+        "fill_value": 0,
+        "order": "C",
+        "compressor": codec if place == "compressor" else None,
+        "filters": [codec] if place == "filters" else None,
+    }
+    (array / ".zarray").write_text(json.dumps(description))
+    (array / "0").write_bytes(pickle.dumps(MakesFolder(marker)))
+    with pytest.raises(ValueError, match="pickle"):
+        vcmc.split(array.parent, 2)
+    assert not marker.exists()
+
+
+class MakesFolder:
+    """An object whose unpickling makes a folder, as it could run any other code."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)

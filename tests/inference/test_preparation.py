@@ -7,6 +7,7 @@ import vcmc
 from vcmc.inference.clock import Clock
 from vcmc.inference.preparation import Request, as_partition, prepare, result_target
 from vcmc.progress import ProgressDisplay
+from vcmc.target import Target
 
 
 def request(**changes):
@@ -32,7 +33,8 @@ def test_the_prior_sets_the_powers_of_the_plan(prior, powers, conjugate):
     partition = as_partition(conjugate.rows, 4, seed=0)
     with ProgressDisplay(False) as display:
         chosen = request(prior=prior, combiner=combiner, sampler=vcmc.samplers.NUTS())
-        prepared = prepare(conjugate.model, partition, chosen, display, Clock())
+        target = Target.fitted(conjugate.model, partition, chosen.executor)
+        prepared = prepare(target, chosen, display, Clock())
     assert (prepared.plan.prior_power, prepared.plan.likelihood_power) == powers
     mean, covariance = conjugate.posterior()
     # the start is the mode of the full posterior, which is Gaussian

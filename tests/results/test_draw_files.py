@@ -189,3 +189,28 @@ def test_bad_files_are_refused(draws, tmp_path):
     ]:
         with pytest.raises(error, match=message):
             vcmc.read_draws(*files)
+
+
+def test_numpy_files_with_chains_are_not_read_as_draws(draws, tmp_path):
+    chains = {name: array for name, array in draws.items() if name != "Sigma"}
+    files = [tmp_path / f"{shard}.npz" for shard in range(NUM_SHARDS)]
+    for shard, file in enumerate(files):
+        np.savez(file, **{name: array[shard] for name, array in chains.items()})
+    with pytest.raises(ValueError, match=r"draws of .*0.npz must have axes .* Pass chains=True"):
+        vcmc.read_draws(*files)
+    assert_same(vcmc.read_draws(*files, chains=True), chains)
+
+
+def test_arviz_files_keep_their_dims_and_coords(tmp_path):
+    from arviz_base import from_dict
+
+    coords = {"feature": ["age", "income"]}
+    files = []
+    for shard in range(NUM_SHARDS):
+        beta = np.random.default_rng(shard).normal(size=(2, 200, 2))
+        tree = from_dict({"posterior": {"beta": beta}}, coords=coords, dims={"beta": ["feature"]})
+        files.append(tmp_path / f"{shard}.nc")
+        tree.to_netcdf(files[-1], engine="h5netcdf")
+    found = vcmc.combine(vcmc.read_draws(*files))["posterior"]["beta"]
+    assert found.dims == ("chain", "draw", "feature")
+    assert found["feature"].values.tolist() == ["age", "income"]

@@ -8,6 +8,11 @@ from vcmc.samplers import AbstractSampler
 from vcmc.testing import check_sampler
 
 
+class Hidden:
+    def __init__(self, step):
+        self.step = step
+
+
 class Exact(AbstractSampler):
     """Independent draws of the regression's posterior, in NumPy, with a fault that is chosen."""
 
@@ -29,6 +34,16 @@ class Exact(AbstractSampler):
         return 0
 
     def advance(self, setup, state, key, num_steps):
+        if self.fault == "hidden state":  # a class that only pickle could store
+            state = getattr(state, "step", state)
+            state, *rest = self.steps(setup, state, key, num_steps)
+            return Hidden(state), *rest
+        if self.fault == "another structure":
+            state, *rest = self.steps(setup, state if state == 0 else state[0], key, num_steps)
+            return (state,), *rest
+        return self.steps(setup, state, key, num_steps)
+
+    def steps(self, setup, state, key, num_steps):
         mean, root = setup
         key = () if self.fault == "no key" else tuple(np.asarray(jax.random.key_data(key)).tolist())
         if self.fault == "blocks":
@@ -45,6 +60,8 @@ class Exact(AbstractSampler):
     [
         ("no key", "another key gives other draws"),
         ("blocks", "the length of blocks does not matter"),
+        ("hidden state", "a chain continues from its stored state"),
+        ("another structure", "a chain continues from its stored state"),
         ("wide", "moments are those of the known posterior"),
         ("padding counts", "rows of weight zero do not count"),
     ],

@@ -64,7 +64,9 @@ def demo(out: Path, seed: int) -> None:
 @click.option(
     "--num-shards", type=click.IntRange(1), required=True, metavar="N", help="Number of shards."
 )
-@options.out_folder("run", "Run directory. The same command resumes an interrupted run.")
+@options.out_folder(
+    "run", "Run directory. The same command resumes an interrupted run; more draws extend a run."
+)
 @click.option("--num-draws", default=1000, show_default=True, help="Draws per shard.")
 @options.seed
 @options.columns
@@ -124,23 +126,80 @@ def run(
 
 
 @main.command(
-    epilog=options.examples("combine shard-0.csv shard-1.csv shard-2.csv --out posterior.nc")
+    epilog=options.examples(
+        "combine shard-0.csv shard-1.csv shard-2.csv --space sigma=positive",
+        "combine 0_1.csv,0_2.csv 1_1.csv,1_2.csv --out posterior.nc",
+        "combine shard-*/ --model model.py:model --data rows.parquet",
+    )
 )
 @click.argument("draws", nargs=-1, required=True)
+@click.option(
+    "--one-file-per-shard",
+    is_flag=True,
+    help="Say that every file is a shard, though names or headers look like those of chains.",
+)
+@click.option(
+    "--chains/--no-chains",
+    default=None,
+    help="Whether arrays in NumPy files are (chain, draw, …) or (draw, …), if their shapes do not "
+    "tell.",
+)
+@options.spaces
+@options.model
+@options.data
+@options.columns
 @options.out_file("posterior.nc", options.RESULT_HELP)
 @options.seed
-def combine(draws: tuple[str, ...], out: Path, seed: int) -> None:
-    """Combine draws of shards from files, one file per shard.
+def combine(
+    draws: tuple[str, ...],
+    one_file_per_shard: bool,
+    chains: bool | None,
+    spaces: Sequence[str],
+    model: str | None,
+    data: str | None,
+    columns: Sequence[str],
+    out: Path,
+    seed: int,
+) -> None:
+    """Combine draws of shards from files.
 
-    DRAWS are CmdStan CSV files, ArviZ files (.nc) or NumPy files (.npz). They are combined by
-    consensus Monte Carlo, which needs no model.
+    Each of DRAWS is a shard: a file, a folder with a file for each chain, or the files of its
+    chains with commas in between, e.g. a_1.csv,a_2.csv or shard-1:a_1.csv,a_2.csv. Files are
+    CmdStan CSV files, ArviZ files (.nc) or NumPy files (.npz).
+
+    Without a model, draws are combined by consensus Monte Carlo, and --space names the spaces of
+    constrained parameters. With --model and --data the combination is optimized and its accuracy
+    estimated; the exit code is 3 if the result is not good.
     """
+    from ..inference.assessment import stored_diagnosis
     from . import jobs
 
+    _check_together(model, data)
+    if model is not None and spaces:
+        raise click.UsageError("--space is for draws without a --model, which has spaces.")
     with errors_in_one_line():
-        tree = jobs.combine_files(draws, out, seed)
+        tree = jobs.combine_files(
+            draws,
+            out,
+            seed,
+            one_file_per_shard=one_file_per_shard,
+            chains=chains,
+            spaces=options.parse_space_kinds(spaces),
+            model=model,
+            data=data,
+            columns=options.parse_columns(columns),
+        )
+        message = f"The result is in {out}."
+        if model is not None:
+            conclude(stored_diagnosis(tree), message)
+            return
         print_text(tree.attrs["verdict_text"])
-        print_line(f"The result is in {out}.")
+        print_line(message)
+
+
+def _check_together(model: str | None, data: str | None) -> None:
+    if (model is None) != (data is None):
+        raise click.UsageError("--model and --data must be given together, or neither of them.")
 
 
 @main.command(
@@ -161,8 +220,7 @@ def diagnose(result: str, model: str | None, data: str | None, columns: Sequence
     """
     from . import jobs
 
-    if (model is None) != (data is None):
-        raise click.UsageError("--model and --data must be given together, or neither of them.")
+    _check_together(model, data)
     with errors_in_one_line():
         conclude(jobs.diagnose_result(result, model, data, options.parse_columns(columns)))
 

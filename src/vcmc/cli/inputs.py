@@ -2,7 +2,7 @@
 
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,16 @@ from ..models.frontends.numpyro import from_numpyro
 from ..models.frontends.pymc import from_pymc, is_pymc
 from ..results.draw_files import ARVIZ_SUFFIXES, read_tree
 from ..results.loading import load
+from ..space import (
+    Correlation,
+    Interval,
+    Ordered,
+    Positive,
+    PositiveDefinite,
+    Real,
+    Simplex,
+    Space,
+)
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -108,6 +118,76 @@ def _first_rows(rows: Any, columns: Columns | None) -> Any:
     for batch in batches(rows):
         return as_rows(choose_columns(batch, columns))
     raise ValueError(f"{rows} has no rows.")
+
+
+def parse_draws(arguments: Sequence[str], one_file_per_shard: bool) -> list[str | list[str]]:
+    """Return the shards that arguments of `vcmc combine` name: files, folders, lists of chains.
+
+    Args:
+        arguments: each a file, a folder, or the files of a shard's chains with commas in between.
+            A label before a colon, e.g. `shard-1:a.csv,b.csv`, may be repeated.
+        one_file_per_shard: whether the user says that every file is a shard.
+    """
+    shards: list[str | list[str]] = []
+    labelled: dict[str, list[str]] = {}
+    for argument in arguments:
+        label, colon, rest = argument.partition(":")
+        if Path(argument).exists() or not (colon or "," in argument):
+            shards.append([argument] if one_file_per_shard else argument)
+            continue
+        files = (rest if colon else argument).split(",")
+        if not all(files) or (colon and not label):
+            raise ValueError(
+                "DRAWS must be files, folders, or chains of a shard, e.g. a_1.csv,a_2.csv or "
+                f"shard-1:a_1.csv,a_2.csv; got {argument!r}."
+            )
+        if colon and label in labelled:
+            labelled[label] += files
+        else:
+            shards.append(files)
+            if colon:
+                labelled[label] = files
+    return shards
+
+
+SPACES: dict[str, Callable[[tuple[int, ...]], Space]] = {
+    "real": lambda shape: Real(*shape),
+    "positive": lambda shape: Positive(*shape),
+    "interval": lambda shape: Interval(0, 1, *shape),
+    "simplex": lambda shape: Simplex(*shape),
+    "ordered": lambda shape: Ordered(*shape),
+    "positive-definite": lambda shape: PositiveDefinite(shape[-1], batch=shape[:-2]),
+    "correlation": lambda shape: Correlation(shape[-1], batch=shape[:-2]),
+}
+
+
+def parse_spaces(
+    kinds: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Space]:
+    """Return the spaces that a user names by kind, with the shapes of the draws."""
+    if unknown := set(kinds) - set(shapes):
+        raise ValueError(f"--space names {sorted(unknown)}, but the draws are of {sorted(shapes)}.")
+    return {name: _parse_space(kind, shapes[name]) for name, kind in kinds.items()}
+
+
+def _parse_space(text: str, shape: tuple[int, ...]) -> Space:
+    kind, colon, bounds = text.partition(":")
+    if kind == "interval" and colon:
+        try:
+            low, high = map(float, bounds.split(","))
+        except ValueError:
+            raise ValueError(
+                f"the bounds of an interval must be two numbers, e.g. interval:-1,1; got {text!r}."
+            ) from None
+        return Interval(low, high, *shape)
+    if kind not in SPACES or colon:
+        raise ValueError(
+            f"--space must be NAME=KIND, where KIND is {', '.join(SPACES)}, or interval:LOW,HIGH; "
+            f"got the kind {text!r}."
+        )
+    if kind in ("positive-definite", "correlation") and len(shape) < 2:
+        raise ValueError(f"--space {kind} is for matrices; got draws of shape {shape}.")
+    return SPACES[kind](shape)
 
 
 def load_result(path: str) -> "DataTree":

@@ -8,6 +8,7 @@ import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..data.columns import Columns
@@ -18,10 +19,12 @@ from ..inference.combination import combine
 from ..inference.diagnosis import diagnose
 from ..inference.pipeline import infer
 from ..inference.refinement import refine
+from ..results.checked_files import write
 from ..results.draw_files import read_draws, read_tree
+from ..results.draws import named_draws, shapes_of
+from ..results.lock import locked
 from ..results.report_page import report
-from ..results.store import Store, write
-from .inputs import load_model_and_rows, load_result, parse_executor
+from .inputs import load_model_and_rows, load_result, parse_draws, parse_executor, parse_spaces
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -59,26 +62,22 @@ def run_model(
     """
     loaded_model, rows = load_model_and_rows(model, data, columns)
     pool = parse_executor(executor)
-    _write_command(out, command)
     try:
-        return infer(
-            loaded_model,
-            _split(rows, num_shards, seed, columns, out / ROWS),
-            seed=seed,
-            num_draws=num_draws,
-            executor=pool,
-            store=out,
-            refine=refined,
-            progress="lines",
-        )
+        with locked(out.absolute()):
+            tree = infer(
+                loaded_model,
+                _split(rows, num_shards, seed, columns, out / ROWS),
+                seed=seed,
+                num_draws=num_draws,
+                executor=pool,
+                store=out,
+                refine=refined,
+                progress="lines",
+            )
+            write(out.absolute() / COMMAND, f"{command}\n".encode())
+            return tree
     finally:
         pool.close()
-
-
-def _write_command(folder: Path, command: str) -> None:
-    path = Store(folder).folder / COMMAND
-    if not path.exists():
-        write(path, lambda new: new.write_text(command + "\n"))
 
 
 def _split(
@@ -90,10 +89,44 @@ def _split(
     return split(rows, num_shards, seed=seed, columns=columns, folder=folder, progress="lines")
 
 
-def combine_files(draws: Sequence[str], out: Path, seed: int) -> "DataTree":
-    """Combine files of draws, one for each shard, and write the result."""
-    _check_output(out, *draws)
-    tree = combine(read_draws(*draws), seed=seed, progress="lines")
+def combine_files(
+    files: Sequence[str],
+    out: Path,
+    seed: int,
+    *,
+    one_file_per_shard: bool = False,
+    chains: bool | None = None,
+    spaces: Mapping[str, str] = MappingProxyType({}),
+    model: str | None = None,
+    data: str | None = None,
+    columns: Columns | None = None,
+) -> "DataTree":
+    """Combine files of draws, and write the result.
+
+    Args:
+        files: the files of every shard, as `parse_draws` takes them.
+        out: the ArviZ file to write.
+        seed: random seed.
+        one_file_per_shard: whether the user says that every file is a shard.
+        chains: whether arrays in NumPy files have an axis of chains; None if not told.
+        spaces: kinds of spaces by parameter, as `parse_spaces` takes them.
+        model: the model, as `file.py:name`.
+        data: the file of all rows; with it and the model the result is assessed.
+        columns: columns of the data by name of the model's array.
+    """
+    shards = parse_draws(files, one_file_per_shard)
+    _check_output(
+        out, *(path for shard in shards for path in ([shard] if isinstance(shard, str) else shard))
+    )
+    draws = read_draws(shards, chains=chains)
+    if model is None or data is None:
+        space = parse_spaces(spaces, shapes_of(named_draws(draws)))
+        tree = combine(draws, space=space, seed=seed, progress="lines")
+    else:
+        loaded_model, rows = load_model_and_rows(model, data, columns)
+        if not isinstance(rows, Mapping):
+            rows = _split(rows, len(shards), seed, columns, None)
+        tree = combine(draws, model=loaded_model, rows=rows, seed=seed, progress="lines")
     _write_tree(tree, out)
     return tree
 

@@ -54,6 +54,29 @@ columns = click.option(
 )
 
 
+spaces = click.option(
+    "--space",
+    "spaces",
+    multiple=True,
+    metavar="NAME=KIND",
+    help="The space of parameter NAME: real, positive, interval (0 to 1), interval:LOW,HIGH, "
+    "simplex, ordered, positive-definite or correlation. Repeat it for every parameter.",
+)
+
+
+def parse_space_kinds(values: Sequence[str]) -> dict[str, str]:
+    """Return kinds of spaces by parameter, from values NAME=KIND."""
+    parsed = {}
+    for value in values:
+        name, _, kind = value.partition("=")
+        if not (name and kind):
+            raise click.UsageError(
+                f"--space must be NAME=KIND, e.g. --space sigma=positive; got {value!r}."
+            )
+        parsed[name] = kind
+    return parsed
+
+
 def parse_columns(values: Sequence[str]) -> dict[str, str | list[str]] | None:
     """Return columns by name of the array, from values NAME=COLUMN or NAME=COLUMN,COLUMN."""
     parsed: dict[str, str | list[str]] = {}

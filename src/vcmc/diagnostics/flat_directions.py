@@ -23,9 +23,11 @@ from ..space import Point
 MAX_RELATIVE_CURVATURE = 1e-9  # of a candidate, in coordinates with curvature one
 MIN_RELATIVE_SCALE = 1e-6  # of a row of a Hessian that is scaled up; smaller ones may be rounding
 PROBE_DISTANCE = 3.0  # of points, in real coordinates, at which scores of the prior are compared
-MAX_ROUNDING = 1e-13  # of a score, or an element of a Hessian, as a share of the largest
+MAX_ROUNDING = 1e-13  # of a score, as a share of the largest
+MAX_PRODUCT_ROUNDING = 1e-11  # of an element of a product with a Hessian, likewise
 MAX_SCORE_CHANGE = 1e-11  # along a flat direction, by rounding, as a share of the score's terms
 LINE_STEPS = (-30.0, -1.0, 1.0, 30.0)  # where scores are compared, in sds given other coordinates
+MIN_FIRST_ROWS, FIRST_ROWS_PER_COORDINATE = 200, 4  # rows whose curvature is computed first
 MAX_CANDIDATES = 8  # directions to compare scores along: one batch of points with LINE_STEPS
 
 Points = Float[np.ndarray, "point dim"]
@@ -59,7 +61,11 @@ def flat_prior(model: Model, points: Points) -> FlatPrior:
     if dim > MAX_DENSE_DIM:
         return FlatPrior(is_constant, np.empty((0, dim)))
     hessians = hessians[np.isfinite(hessians).all(axis=(1, 2))]
-    return FlatPrior(is_constant, null_vectors(hessians, np.eye(dim)))
+    directions = null_vectors(hessians, np.eye(dim))
+    # of single coordinates the scores tell, e.g. that a Laplace prior is not linear
+    is_single = (directions != 0).sum(axis=1) == 1
+    is_kept = ~is_single | is_constant[np.abs(directions).argmax(axis=1)]
+    return FlatPrior(is_constant, directions[is_kept])
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -83,12 +89,25 @@ def flat_direction(
         points: where its curvature is computed.
         basis: the directions in which its prior has no curvature.
     """
-    products = np.stack([_products(density, point, basis) for point in points])
-    candidates = null_vectors(products[np.isfinite(products).all(axis=(1, 2))], basis)
+    candidates = basis
+    for part in (_first_rows(density), density):  # a few rows determine most models already
+        for point in points:
+            products = _products(part, point, candidates)[None]
+            if np.isfinite(products).all():
+                candidates = null_vectors(products, candidates)
+            if not len(candidates):
+                return None
     for direction in candidates[:MAX_CANDIDATES]:
         if any(_is_linear(density, point, direction) for point in points):
             return direction
     return None
+
+
+def _first_rows(density: Subposterior) -> Subposterior:
+    """Return the density of a shard's first rows: some for every coordinate."""
+    count = max(MIN_FIRST_ROWS, FIRST_ROWS_PER_COORDINATE * density.model.space.dim)
+    shard = jax.tree.map(lambda leaf: leaf[:count], density.shard)
+    return Subposterior(density.model, shard, density.prior_power)
 
 
 def _products(
@@ -98,13 +117,16 @@ def _products(
 
     Products with the same numbers in random signs, which do not cancel, tell what rounding is.
     """
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], basis.shape)
-    products, others = (
-        np.asarray(hessian_products(density, jnp.asarray(point), jnp.asarray(directions))).T
-        for directions in (basis, signs * basis)
-    )
-    size = np.maximum(np.abs(products), np.abs(others)).max(axis=0)
-    return np.where(np.abs(products) <= MAX_ROUNDING * size, 0.0, products)
+
+    def multiply(directions: Directions) -> Float[np.ndarray, "dim direction"]:
+        return np.asarray(hessian_products(density, jnp.asarray(point), jnp.asarray(directions))).T
+
+    products = multiply(basis)
+    size = np.abs(products).max(axis=0)
+    if (np.count_nonzero(basis, axis=1) > 1).any():  # products with single coordinates are exact
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], basis.shape)
+        size = np.maximum(size, np.abs(multiply(signs * basis)).max(axis=0))
+    return np.where(np.abs(products) <= MAX_PRODUCT_ROUNDING * size, 0.0, products)
 
 
 def _is_linear(density: Subposterior, point: np.ndarray, direction: np.ndarray) -> bool:
@@ -130,19 +152,23 @@ def null_vectors(
         products: products of Hessians with the directions.
         basis: the directions.
     """
-    count, dim = basis.shape
-    if not len(products) or not count:
+    dim = basis.shape[1]
+    if not len(products):
         return np.empty((0, dim))
+    is_zero = ~products.any(axis=(0, 1))
+    null, basis, products = basis[is_zero], basis[~is_zero], products[:, :, ~is_zero]
+    if not len(basis):
+        return null
     curvatures = np.abs(np.einsum("pdk,kd->pk", products, basis)).max(axis=0)
     largest = np.abs(products).max(axis=(0, 1))
     scales = np.where(curvatures > 0, np.sqrt(curvatures), largest)
     scales = np.where(scales > 0, scales, 1.0)
-    scaled = products.reshape(-1, count) / scales
+    scaled = products.reshape(-1, len(basis)) / scales
     rows = np.abs(scaled).max(axis=1, keepdims=True)
     scaled /= np.maximum(rows, max(MIN_RELATIVE_SCALE * rows.max(), np.finfo(float).tiny))
     _, singular, vectors = np.linalg.svd(scaled, full_matrices=False)
     is_null = singular <= MAX_RELATIVE_CURVATURE * max(1.0, singular[0])
-    return (vectors[is_null] / scales) @ basis
+    return np.concatenate([null, (vectors[is_null] / scales) @ basis])
 
 
 def describe_direction(names: np.ndarray, direction: np.ndarray, max_names: int) -> str:

@@ -29,21 +29,17 @@ class ShardFacts(NamedTuple):
         num_rows: number of rows.
         num_padded: number of rows with padding.
         kinds: dtype and shape of a row of every array.
-        checksum: checksum of the rows, if asked for.
     """
 
     silent: Bool[np.ndarray, " dim"]
     num_rows: int
     num_padded: int
     kinds: dict[str, str]
-    checksum: str
 
 
-def shard_facts(
-    target: Target, points: Float[Array, "point dim"], with_checksums: bool = False
-) -> list[ShardFacts]:
+def shard_facts(target: Target, points: Float[Array, "point dim"]) -> list[ShardFacts]:
     """Return facts about every shard; raise an error if their rows are of different kinds."""
-    work = partial(_facts, points=np.asarray(points), with_checksum=with_checksums)
+    work = partial(_facts, points=np.asarray(points))
     tasks = [Task((shard,)) for shard in range(target.num_shards)]
     all_facts: list[ShardFacts] = list(target.executor.map(work, tasks, target.shard_cache))
     expected = all_facts[0].kinds
@@ -61,7 +57,6 @@ def _facts(
     task: Task,
     advance: Callable[[int], None],
     points: np.ndarray,
-    with_checksum: bool,
 ) -> ShardFacts:
     del advance
     density = shard_cache.density(task.shards[0])
@@ -70,8 +65,7 @@ def _facts(
     kinds = {
         name: f"{array.dtype}{list(array.shape[1:])}" for name, array in sorted(shard.rows.items())
     }
-    checksum = shard.checksum() if with_checksum else ""
-    return ShardFacts(silent, shard.num_rows, len(shard.weights), kinds, checksum)
+    return ShardFacts(silent, shard.num_rows, len(shard.weights), kinds)
 
 
 def check_information(

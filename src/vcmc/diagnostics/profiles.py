@@ -5,7 +5,7 @@ regression on $j$ is $u(t) = c + t \, \Sigma_j / \sigma_j$. The log density of a
 draws' moments is $-t^2 / 2$ there, so the density along the line should have mean zero and sd one.
 Where its sd is larger, the draws miss a heavy tail or a slab. (Where it is smaller, the posterior
 may just widen away from the line, as a funnel does; scores tell draws that are too wide.) With
-$t = \sinh s$ and equally spaced $s$, a few nodes reach from a third of an sd to seventy sds, and
+$t = \sinh s$ and equally spaced $s$, a few nodes reach from half an sd to seventy sds, and
 the trapezoid rule in $s$ is accurate for smooth densities.
 
 Scores along the line must integrate to the differences of the log density. They do not where the
@@ -24,9 +24,9 @@ from ..linalg.shrinkage import TINY
 from ..linalg.whitening import Whitening
 from ..target import Target
 
-NODE_DISTANCE = 1 / 3  # in s
+NODE_DISTANCE = 0.5  # in s: sds of Gaussian, Student and log-gamma densities are right to 0.5 %
 MAX_NODE = 5.0  # in s: 74 sds
-MAX_LINES = 40  # lines of more coordinates would cost more than the other checks together
+MAX_LINES = 24  # 500 evaluations: lines of more coordinates would double the cost of a diagnosis
 # Sd of the density along the line to that of the draws. On sound results it is below 1.02
 # (logistic, robust and Poisson regressions, rates, mixtures); on missed tails and slabs that make
 # an sd wrong by 15 %, above 1.15.

@@ -16,23 +16,26 @@ import numpy as np
 
 from ..data.cache import ShardCache, Task
 from ..diagnostics.shards import chain_fault
-from ..errors import Interrupted, ShardError, SlotLost, StoreError
+from ..errors import Interrupted, ShardError, SlotLost, StoreError, StoreWarning, warn_user
 from ..executors import AbstractExecutor
 from ..executors.base import Outcome
 from ..progress import Stage
 from ..results.blocks import join_blocks, pack_block
-from ..results.store import ChainFolder, Store
+from ..results.store import ChainFolder, ChainWriter, StateNotStored, Store
 from ..samplers.base import (
     BLOCK,
     AbstractSampler,
+    Block,
     Chain,
     Checkpoint,
     concatenate_blocks,
     group_by_walker,
 )
+from ..samplers.state import StateMismatch
 from .clock import ChainClock
 
 MAX_ATTEMPTS = 3  # at a chain, each with other random numbers
+MAX_NAMED_CHAINS = 5  # in a warning
 MAX_DIVERGENT_SHARE = 0.5  # of a chain's steps; above it, the draws say nothing about the shard
 
 ChainIndex = tuple[int, int]
@@ -84,12 +87,16 @@ class ChainResult(NamedTuple):
         checkpoint: the step that was reached, and the sampler's state there.
         span: times at which the chain began and ended.
         problem: why the chain cannot be used; empty if it can.
+        note: why its stored part could not be used; empty if it could.
+        store_problem: why it ended early, if it could not be stored.
     """
 
     chain: Chain
     checkpoint: Checkpoint
     span: tuple[float, float]
     problem: str = ""
+    note: str = ""
+    store_problem: str = ""
 
 
 class SampledShards(NamedTuple):
@@ -103,6 +110,14 @@ class SampledShards(NamedTuple):
     cause: Exception | None = None
 
 
+class StoreFailed(Exception):
+    """Chains could no longer be stored; `chains` holds their parts so far."""
+
+    def __init__(self, message: str, chains: dict[ChainIndex, ChainResult]):
+        super().__init__(message)
+        self.chains = chains
+
+
 def sample_shards(
     executor: AbstractExecutor,
     shard_cache: ShardCache,
@@ -113,7 +128,8 @@ def sample_shards(
     """Sample the chains of all shards, or continue those of `begun`.
 
     Chains that fail are retried with other random numbers. An error that every chain has is not
-    a matter of single shards, and is raised as a `ShardError` without draws.
+    a matter of single shards, and is raised as a `ShardError` without draws. Raise `StoreFailed`
+    if chains cannot be stored.
     """
     first_parts = begun.chains if begun and not plan.store else {}
     lost = dict(begun.failed) if begun else {}
@@ -127,6 +143,7 @@ def sample_shards(
     problems: dict[ChainIndex, str] = {}
     for attempt in range(MAX_ATTEMPTS):
         outcomes = _run_tasks(executor, shard_cache, replace(plan, attempt=attempt), stage, tasks)
+        _check_stored(tasks, outcomes, chains)
         errors = [outcome.error for outcome in outcomes]
         for error in errors:
             if isinstance(error, StoreError):
@@ -149,6 +166,32 @@ def sample_shards(
     failed = lost | {shard: problem for (shard, _), problem in problems.items()}
     sound = {index: chains[index] for index in sorted(chains) if index[0] not in failed}
     return SampledShards(sound, failed, cause if failed else None)
+
+
+def _check_stored(
+    tasks: list[Task], outcomes: list[Outcome], chains: dict[ChainIndex, ChainResult]
+) -> None:
+    """Raise `StoreFailed` if a chain could not be stored; warn of stored parts that are lost."""
+    results = {
+        (task.shards[0], task.chain): outcome.result
+        for task, outcome in zip(tasks, outcomes, strict=True)
+        if outcome.result is not None
+    }
+    if notes := [
+        f"shard {shard}, chain {number}: {result.note}"
+        for (shard, number), result in results.items()
+        if result.note
+    ]:
+        chains_text = "stored chain" if len(notes) == 1 else "stored chains"
+        named = "; ".join(notes[:MAX_NAMED_CHAINS]) + ("; …" if notes[MAX_NAMED_CHAINS:] else "")
+        warn_user(
+            f"{len(notes)} {chains_text} could not be continued, so that sampling began again, "
+            f"with the same random numbers ({named}).",
+            StoreWarning,
+        )
+    for result in results.values():
+        if result.store_problem:
+            raise StoreFailed(result.store_problem, chains | results)
 
 
 def _run_tasks(
@@ -190,17 +233,38 @@ def make_chain(
 ) -> ChainResult:
     """Sample one chain, in any process, or continue the part that the task or the store has."""
     (shard,), number, begun = task
-    folder = plan.store.chain(shard, number, plan.attempt) if plan.store else None
-    if folder:
+    if not plan.store:
+        return _sample_chain(shard_cache, task, advance, plan, begun, None)
+    folder = plan.store.chain(shard, number, plan.attempt)
+    try:
         begun = _stored_part(folder, plan)
+        return _sample_chain(shard_cache, task, advance, plan, begun, folder)
+    except (StateNotStored, StateMismatch) as reason:
+        result = _sample_chain(shard_cache, task, advance, plan, None, folder)
+        return result._replace(note=str(reason))
+
+
+def _sample_chain(
+    shard_cache: ShardCache,
+    task: Task,
+    advance: Callable[[int], None],
+    plan: Plan,
+    begun: ChainResult | None,
+    folder: ChainFolder | None,
+) -> ChainResult:
+    """Sample a chain after the part that was begun, and store its blocks in a folder."""
+    shard, number = task.shards[0], task.chain
     parts = [begun.chain] if begun else []
     checkpoint = begun.checkpoint if begun else None
     step = checkpoint.step if checkpoint else 0
     clock = ChainClock(begun.span if begun else None)
-    if folder and plan.last_step is None:
-        advance(step)
+    stored_steps = step if folder and plan.last_step is None else 0  # to be reported
+    problem = ""
+    writer = ChainWriter(folder) if folder else None
     last_step = plan.last_step or plan.num_steps
-    if step < last_step:
+    if step >= last_step:
+        advance(stored_steps)
+    else:
         density = shard_cache.density(shard, plan.prior_power, plan.likelihood_power)
         key = _chain_key(plan, shard, number, shard_cache.num_shards)
         start = jnp.asarray(plan.start)
@@ -209,20 +273,33 @@ def make_chain(
             clock.tick()
             checkpoint = block.checkpoint
             parts.append(Chain(block.points, block.stats))
-            if folder:
-                folder.write(step // BLOCK, pack_block(parts[-1], clock.span), checkpoint.state)
-            advance(checkpoint.step - step)
-            step = checkpoint.step
+            if writer and (problem := _store(writer, block, step, clock.span, last_step)):
+                break
+            advance(stored_steps + checkpoint.step - step)
+            step, stored_steps = checkpoint.step, 0
             if step >= last_step:
                 break
     if step < plan.num_steps:
         # the state travels with the task unless it is in the store
         state = None if folder or checkpoint is None else checkpoint.state
-        return ChainResult(concatenate_blocks(parts), Checkpoint(step, state), clock.span)
-    if folder:
-        folder.finish()
+        part = concatenate_blocks(parts)
+        return ChainResult(part, Checkpoint(step, state), clock.span, store_problem=problem)
     chain = group_by_walker(concatenate_blocks(parts))
     return ChainResult(chain, Checkpoint(step, None), clock.span, _problem(chain))
+
+
+def _store(
+    writer: ChainWriter, block: Block, step: int, span: tuple[float, float], last_step: int
+) -> str:
+    """Store a block that begins at a step; return why it could not be stored, if so."""
+    end, state = block.checkpoint
+    arrays = pack_block(Chain(block.points, block.stats), span)
+    try:
+        is_whole = end % BLOCK == 0
+        writer.write(step // BLOCK, arrays, state if is_whole else None, is_last=end >= last_step)
+    except StoreError as error:
+        return str(error)
+    return ""
 
 
 def _chain_key(plan: Plan, shard: int, number: int, num_shards: int) -> jax.Array:
@@ -233,12 +310,22 @@ def _chain_key(plan: Plan, shard: int, number: int, num_shards: int) -> jax.Arra
 
 
 def _stored_part(folder: ChainFolder, plan: Plan) -> ChainResult | None:
-    """Return the stored part of a chain, or None if it cannot be resumed and starts anew."""
+    """Return the stored part of a chain, or None if there is none.
+
+    Raise `StateNotStored` if the chain cannot be continued.
+    """
     blocks = folder.blocks()
-    step = min(plan.num_steps, BLOCK * len(blocks))
-    state = None if step == plan.num_steps else folder.state(len(blocks))
-    if not blocks or (state is None and step < plan.num_steps):
+    if plan.num_draws == sum(len(block["points"]) for block in blocks):
+        step, state = plan.num_steps, None
+    elif folder.is_new():
         return None
+    else:
+        num_blocks, state = folder.state(len(blocks))
+        blocks, step = blocks[:num_blocks], BLOCK * num_blocks
+        num_draws = max(0, step - plan.sampler.num_warmup) // plan.thin
+        if num_draws != sum(len(block["points"]) for block in blocks):
+            # a process that had lost its driver wrote the short last block of a shorter run
+            raise StateNotStored("a block has too few draws")
     span = float(blocks[0]["span"][0]), float(blocks[-1]["span"][1])
     return ChainResult(join_blocks(blocks), Checkpoint(step, state), span)
 

@@ -11,6 +11,7 @@ from ..combiners.base import Subposteriors
 from ..data.params import by_coordinate, to_params, to_points
 from ..data.partition import check_seed
 from ..data.space_description import describe_space
+from ..diagnostics.repeated_shards import repeated_shards
 from ..diagnostics.shards import broken_shards
 from ..executors import executor_of
 from ..model import Derived, Model
@@ -194,6 +195,8 @@ def combine(
         stage.finish()
         clock.lap("combine")
     notes = _missing_shards(draws) + combined.notes + support_warning(named, declared)
+    if not isinstance(named, StreamedDraws):
+        notes += repeated_shards(summary.sample, summary.ess)
     assessment = assess(combined.points, target, notes, seed, remarks=combined.remarks)
     clock.lap("diagnose")
     settings: dict[str, Any] = {

@@ -1,10 +1,11 @@
 """The verb `infer`: prepare, sample, combine, refine if asked to, assess."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 
 from ..combiners import AbstractCombiner, Prior, Variational
@@ -14,14 +15,16 @@ from ..data.shard import AbstractPartition
 from ..errors import AssessmentError, CombineError, ShardError, SlotLost, TaskError
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
+from ..results.lock import locked
 from ..results.tree import make_tree
 from ..samplers import AbstractSampler
 from .arguments import check_model
 from .assessment import ONE_SHARD, Assessment, assess, result_tree
 from .clock import Clock
 from .combination import Posterior, combine_shards
-from .preparation import Prepared, Request, as_partition, prepare
+from .preparation import Prepared, Request, as_partition, checked_target, prepare
 from .refinement import refine_draws
+from .run_record import RunRecord
 from .sampling import ShardDraws, sample, shard_tree
 from .shard_summary import summarize_shards
 
@@ -67,7 +70,8 @@ def infer(
             `Processes(n)`, `Dask(address)`, `Ray()`, or any `concurrent.futures.Executor` of
             processes. It does not change the draws.
         store: a run directory. Draws are written to it as they are made, and the result at the
-            end; the same call resumes a run that was stopped, with the same draws.
+            end; the same call resumes a run that was stopped, with the same draws, and returns
+            the result of one that has finished. A larger `num_draws` continues the chains.
             `vcmc.load(store)` returns the result.
         overlap: optimize on the first half of the draws while the second half is sampled, and
             start from there in the end.
@@ -104,36 +108,51 @@ def infer(
         store=store,
     )
     _check_combiner(request.combiner, model, overlap)
-    rows_folder = request.store.rows if request.store else None
-    partition = as_partition(rows, num_shards, seed, rows_folder, progress)
+    with locked(request.store.folder) if request.store else nullcontext():
+        folder = request.store.rows if request.store else None
+        partition = as_partition(rows, num_shards, seed, folder, progress)
+        return _run(model, partition, request, overlap=overlap, refine=refine, progress=progress)
+
+
+def _run(
+    model: Model,
+    partition: AbstractPartition,
+    request: Request,
+    *,
+    overlap: bool,
+    refine: bool,
+    progress: ProgressMode,
+) -> "DataTree":
+    """Run all stages, or return the result of a run directory that answers the same request."""
     clock = Clock()
     with ProgressDisplay(progress) as display:
-        prepared = _prepare(model, partition, request, display, clock)
+        check_key, *_ = jax.random.split(jax.random.key(request.seed), 3)
+        with _before_sampling():
+            target = checked_target(model, partition, request.executor, check_key)
+            record = RunRecord.opened(target, request, {"overlap": overlap, "refine": refine})
+            if record and (result := record.result()) is not None:
+                return result
+            prepared = prepare(target, request, display, clock, record)
         draws = sample(prepared, request, display, overlap)
         clock.lap("sample")
         posterior = _combine(prepared, request, draws, display, clock)
         if refine:
-            posterior = _refine(prepared, posterior, seed, display)
+            posterior = _refine(prepared, posterior, request.seed, display)
             clock.lap("refine")
-        assessment = _assess(prepared, posterior, seed, display, is_refined=refine)
+        assessment = _assess(prepared, posterior, request.seed, display, is_refined=refine)
         clock.lap("diagnose")
     settings = prepared.settings | posterior.settings | clock.seconds | {"exact": posterior.exact}
     tree = result_tree(posterior.groups, settings, assessment)
-    if request.store:
-        request.store.save_tree(posterior.groups | assessment.groups, tree.attrs)
+    if record:
+        record.save(posterior.groups | assessment.groups, tree)
     return tree
 
 
-def _prepare(
-    model: Model,
-    partition: AbstractPartition,
-    request: Request,
-    display: ProgressDisplay,
-    clock: Clock,
-) -> Prepared:
-    """Prepare the run; say of an error of a worker that nothing was sampled yet."""
+@contextmanager
+def _before_sampling() -> Iterator[None]:
+    """Say of an error of a worker that nothing was sampled yet."""
     try:
-        return prepare(model, partition, request, display, clock)
+        yield
     except (TaskError, SlotLost) as error:
         raise ShardError(
             f"nothing was sampled: the checks before sampling failed ({type(error).__name__}: "

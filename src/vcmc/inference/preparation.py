@@ -35,8 +35,7 @@ from ..target import Target
 from .arguments import check_combiner, check_instance, check_integer, check_model, resolve_prior
 from .chains import Plan
 from .clock import Clock
-
-NUM_FINGERPRINT_POINTS = 3  # points at which a run directory records the model's log density
+from .run_record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Prepared:
     Attributes:
         target: the full-data target of the checked model.
         plan: settings of all chains.
-        shard_facts: sizes and checksums of the shards.
+        shard_facts: sizes of the shards.
         settings: settings that the result records.
         warnings: warnings before sampling.
     """
@@ -110,15 +109,20 @@ class Prepared:
 
 
 def prepare(
-    model: Model,
-    partition: AbstractPartition,
+    target: Target,
     request: Request,
     display: ProgressDisplay,
     clock: Clock,
+    record: RunRecord | None = None,
 ) -> Prepared:
-    """Check the model on its shards, find a common start, choose the sampler, and compile."""
-    stage = display.stage("prepare", 4)
-    prepared = _plan_run(model, partition, request, stage)
+    """Check the shards, find a common start, choose the sampler, and compile.
+
+    The run is recorded in its run directory, if it has one.
+    """
+    stage = display.stage("prepare", 3)
+    prepared = _plan_run(target, request, stage)
+    if record:
+        record.record(prepared.plan.sampler)
     clock.lap("start")
     _compile(prepared, request)
     stage.advance()
@@ -126,17 +130,13 @@ def prepare(
     return prepared
 
 
-def _plan_run(
-    model: Model, partition: AbstractPartition, request: Request, stage: Stage
-) -> Prepared:
-    check_key, start_key, sample_key = jax.random.split(jax.random.key(request.seed), 3)
-    target = checked_target(model, partition, request.executor, check_key)
-    stage.advance()
+def _plan_run(target: Target, request: Request, stage: Stage) -> Prepared:
+    _, start_key, sample_key = jax.random.split(jax.random.key(request.seed), 3)
 
     own_sampler = request.sampler or _own_sampler(target, request.prior)
     starts = search_starts(target.pilot, start_key)
     points = jnp.asarray(np.stack(starts))
-    facts = shard_facts(target, points, with_checksums=request.store is not None)
+    facts = shard_facts(target, points)
     warnings = check_information(target, points, facts)
     stage.advance()
 
@@ -152,8 +152,6 @@ def _plan_run(
         "model": repr(target.model),
         "sampler": repr(plan.sampler),
     }
-    if request.store:
-        _open_store(request.store, settings, target, facts, check_key)
     stage.advance()
     settings |= {
         "combiner": repr(request.combiner),
@@ -267,35 +265,6 @@ def _choose_sampler(own_sampler: Any, density: Subposterior, start: Point) -> Ab
     if own_sampler is not None and not isinstance(own_sampler, NUTS):
         return own_sampler
     return HMC() if suits_hmc(density, start) else own_sampler or NUTS()
-
-
-def _open_store(
-    store: Store,
-    settings: dict[str, Any],
-    target: Target,
-    facts: Sequence[ShardFacts],
-    key: Array,
-) -> None:
-    """Record the identity of the run in its directory, or compare it with the one recorded."""
-    fingerprint = {
-        "log densities": _log_density_fingerprint(target, key),
-        "shards": [shard.checksum for shard in facts],
-    }
-    store.agree(settings | fingerprint)
-    store.save_space(target.model.space)
-
-
-def _log_density_fingerprint(target: Target, key: Array) -> list[str]:
-    """Return log prior and log likelihood of one shard at a few points, in ten digits.
-
-    A model that was changed has other values; pickled code would differ without a change.
-    """
-    model, shard = target.model, target.pilot.shard
-    points = 0.5 * jax.random.normal(key, (NUM_FINGERPRINT_POINTS, model.space.dim))
-    values = [
-        (model.log_prior_at(point), model.log_likelihood_at(point, shard)) for point in points
-    ]
-    return [f"{float(value):.10g}" for pair in values for value in pair]
 
 
 def _one_shard_per_shape(facts: Sequence[ShardFacts]) -> list[int]:

@@ -8,12 +8,13 @@ from jaxtyping import Float
 
 from ..data.params import to_params
 from ..diagnostics.shards import broken_shards
-from ..errors import ShardError
+from ..errors import ShardError, StoreError
 from ..executors import AbstractExecutor
 from ..model import Model
 from ..progress import ProgressDisplay
 from ..results.tree import make_tree
-from .chains import SampledShards, sample_shards
+from ..samplers.base import Chain, group_by_walker
+from .chains import ChainIndex, ChainResult, SampledShards, StoreFailed, sample_shards
 from .overlap import sample_and_optimize
 from .preparation import Prepared, Request
 
@@ -42,7 +43,11 @@ class ShardDraws(NamedTuple):
 def sample(
     prepared: Prepared, request: Request, display: ProgressDisplay, overlap: bool = False
 ) -> ShardDraws:
-    """Sample all shards; raise a `ShardError` with the sound draws if some shards failed."""
+    """Sample all shards.
+
+    Raise a `ShardError` with the sound draws if some shards failed, and a `StoreError` with the
+    draws made so far if they can no longer be stored.
+    """
     target, plan = prepared.target, prepared.plan
     num_chains = plan.sampler.num_chains
     stage = display.stage(
@@ -51,11 +56,18 @@ def sample(
         target.num_shards,
     )
     learned = None
-    if overlap:
-        sampled, learned = sample_and_optimize(target, plan, request.combiner, request.seed, stage)
-    else:
-        executor = cast(AbstractExecutor, target.executor)
-        sampled = sample_shards(executor, target.shard_cache, plan, stage)
+    try:
+        if overlap:
+            sampled, learned = sample_and_optimize(
+                target, plan, request.combiner, request.seed, stage
+            )
+        else:
+            executor = cast(AbstractExecutor, target.executor)
+            sampled = sample_shards(executor, target.shard_cache, plan, stage)
+    except StoreFailed as failure:
+        tree = _tree_so_far(failure.chains, prepared)
+        hint = " The draws made so far are in this error's `tree`." if tree is not None else ""
+        raise StoreError(f"{failure}{hint}", tree) from failure
     draws = _stack(sampled, num_chains)._replace(learned=learned)
     _check_all_sound(sampled, draws, target.model, prepared.settings)
     return draws
@@ -66,6 +78,40 @@ def shard_tree(model: Model, draws: ShardDraws, settings: dict[str, Any]) -> "Da
     params = to_params(model.space, jnp.asarray(draws.points))
     groups = {"subposterior": params, "sample_stats": draws.stats}
     return make_tree(groups | model.labels.groups, settings)
+
+
+def _tree_so_far(chains: dict[ChainIndex, ChainResult], prepared: Prepared) -> "DataTree | None":
+    """Return the first draws of as many shards as have them, None if no shard has any."""
+    num_chains = prepared.plan.sampler.num_chains
+    lengths = {
+        shard: [len(chains[shard, number].chain.points) for number in range(num_chains)]
+        for shard in sorted({shard for shard, _ in chains})
+        if all((shard, number) in chains for number in range(num_chains))
+    }
+    # as many draws per chain as give the most draws in all
+    counts = {min(chain_lengths) for chain_lengths in lengths.values()}
+    total, num_draws = max(
+        ((count * sum(min(each) >= count for each in lengths.values()), count) for count in counts),
+        default=(0, 0),
+    )
+    if not total:
+        return None
+    shards = [shard for shard, each in lengths.items() if min(each) >= num_draws]
+    first = {
+        (shard, number): chains[shard, number]._replace(
+            chain=_first_draws(chains[shard, number].chain, num_draws)
+        )
+        for shard in shards
+        for number in range(num_chains)
+    }
+    settings = prepared.settings | {"num_draws": num_draws, "sound_shards": shards}
+    draws = _stack(SampledShards(first, {}), num_chains)
+    return shard_tree(prepared.target.model, draws, settings)
+
+
+def _first_draws(chain: Chain, num_draws: int) -> Chain:
+    stats = {name: values[:num_draws] for name, values in chain.stats.items()}
+    return group_by_walker(Chain(chain.points[:num_draws], stats))
 
 
 def _stack(sampled: SampledShards, num_chains: int) -> ShardDraws:

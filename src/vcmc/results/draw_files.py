@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..data.batches import read_npz
+from ..data.labels import NO_LABELS, Labels
+from .draw_axes import Axes
 from .draw_origins import check_one_per_shard, check_same_data, files_of_folder
 from .draws import FlatDraws
 from .tree import make_tree
@@ -36,13 +38,20 @@ Arrays = dict[str, np.ndarray]
 
 
 class ShardDraws(NamedTuple):
-    """Draws and statistics of one shard, each an array (chain, draw, …) by name."""
+    """Draws and statistics of one shard, each an array (chain, draw, …) by name.
+
+    Attributes:
+        draws: the draws.
+        stats: statistics of the sampler.
+        labels: dims and coords of the draws, if their file has them.
+    """
 
     draws: Arrays
     stats: Arrays
+    labels: Labels = NO_LABELS
 
 
-def read_draws(*shards: Any) -> "DataTree | list[Arrays]":
+def read_draws(*shards: Any, chains: bool | None = None) -> "DataTree | list[Arrays]":
     """Read the shards' draws from files or fits, in the form that `vcmc.combine` takes.
 
     Args:
@@ -51,6 +60,7 @@ def read_draws(*shards: Any) -> "DataTree | list[Arrays]":
             files, ArviZ files (`.nc`) or NumPy files (`.npz`) with an array (draw, …) for each
             parameter. Single files that look like chains of one shard, by their names or by
             CmdStan's headers, are refused: pass lists, of one file each if they are shards.
+        chains: whether arrays of NumPy files are (chain, draw, …); by default as in `combine`.
 
     Returns:
         A tree with the group `subposterior` (shard, chain, draw, …) and, if the sampler reported
@@ -62,7 +72,7 @@ def read_draws(*shards: Any) -> "DataTree | list[Arrays]":
     if not shards:
         raise ValueError("read_draws needs a file or a fit for every shard; got none.")
     check_one_per_shard([Path(shard) for shard in shards if _is_file(shard)])
-    loaded = [_read_shard(number, shard) for number, shard in enumerate(shards)]
+    loaded = [_read_shard(number, shard, chains) for number, shard in enumerate(shards)]
     first = _shapes(loaded[0].draws, 2)
     for number, shard in enumerate(loaded):
         if (shapes := _shapes(shard.draws, 2)) != first:
@@ -84,7 +94,7 @@ def read_draws(*shards: Any) -> "DataTree | list[Arrays]":
         groups["sample_stats"] = {
             name: np.stack([shard.stats[name] for shard in loaded]) for name in sorted(common)
         }
-    return make_tree(groups, {"num_shards": len(loaded)})
+    return make_tree(groups | loaded[0].labels.groups, {"num_shards": len(loaded)})
 
 
 def _shapes(arrays: Arrays, num_axes: int) -> dict[str, tuple[int, ...]]:
@@ -96,18 +106,19 @@ def _is_file(shard: Any) -> bool:
     return isinstance(shard, str | Path) and not Path(shard).is_dir()
 
 
-def _read_shard(number: int, shard: Any) -> ShardDraws:
+def _read_shard(number: int, shard: Any, chains: bool | None) -> ShardDraws:
     if _is_file(shard):
-        return _read_file(Path(shard))
+        return _read_file(Path(shard), chains)
     if isinstance(shard, str | Path):
         shard = files_of_folder(Path(shard))
     if isinstance(shard, Sequence):
         files = [Path(path) for path in shard]
-        chains = [_read_file(file) for file in files]
+        parts = [_read_file(file, chains) for file in files]
         check_same_data(number, files)
         return ShardDraws(
-            _join_chains(number, [chain.draws for chain in chains]),
-            _join_chains(number, [chain.stats for chain in chains]),
+            _join_chains(number, [part.draws for part in parts]),
+            _join_chains(number, [part.stats for part in parts]),
+            parts[0].labels,
         )
     if hasattr(shard, "param_names") and hasattr(shard, "num_chains"):
         return _from_pystan(shard)
@@ -126,13 +137,16 @@ def _join_chains(number: int, chains: list[Arrays]) -> Arrays:
     return {name: np.concatenate([chain[name] for chain in chains]) for name in chains[0]}
 
 
-def _read_file(path: Path) -> ShardDraws:
+def _read_file(path: Path, chains: bool | None) -> ShardDraws:
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path} (in {Path.cwd()}).")
     if path.suffix == ".csv":
         return _read_cmdstan(path)
     if path.suffix == ".npz":
-        return ShardDraws({name: array[None] for name, array in read_npz(path).items()}, {})
+        arrays = read_npz(path)
+        if Axes(chains, {}).has_chains(arrays, 0, f" of {path}"):
+            return ShardDraws(arrays, {})
+        return ShardDraws({name: array[None] for name, array in arrays.items()}, {})
     if path.suffix in ARVIZ_SUFFIXES:
         return _from_arviz(read_tree(path))
     raise ValueError(f"draws are read from {FORMATS}; got {path}.")
@@ -248,15 +262,19 @@ def read_tree(path: Path) -> "DataTree":
 
 
 def _from_arviz(tree: Any) -> ShardDraws:
-    def arrays(name: str) -> Arrays:
+    def dataset(name: str) -> Any:
         group = tree[name] if name in getattr(tree, "children", ()) else getattr(tree, name, None)
         if group is None:
-            return {}
+            return None
         data = group.to_dataset() if hasattr(group, "to_dataset") else group
-        data = data.transpose("chain", "draw", ...)
-        return {str(name): data[name].to_numpy() for name in data.data_vars}
+        return data.transpose("chain", "draw", ...)
 
-    posterior = arrays("posterior")
-    if not posterior:
+    posterior, stats = dataset("posterior"), dataset("sample_stats")
+    if posterior is None or not posterior.data_vars:
         raise ValueError("an ArviZ tree must have the group 'posterior', with draws in it.")
-    return ShardDraws(posterior, arrays("sample_stats"))
+    labels = Labels.of_dataset(posterior, ["chain", "draw"])
+    return ShardDraws(_arrays(posterior), {} if stats is None else _arrays(stats), labels)
+
+
+def _arrays(dataset: Any) -> Arrays:
+    return {str(name): dataset[name].to_numpy() for name in dataset.data_vars}

@@ -1,17 +1,20 @@
 """The verb `load`: read the result of a run directory, or the draws that are there so far."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from ..data.params import to_params
-from ..data.space_description import describe_space
+from ..data.space_description import describe_space, space_from_description
 from ..errors import StoreError
+from ..model import Model
 from ..samplers.base import Chain, group_by_walker
+from ..space import Product
 from .blocks import join_blocks
-from .store import Store
+from .store import SETTINGS, Store
 from .tree import build_tree, make_tree
 
 if TYPE_CHECKING:
@@ -21,25 +24,33 @@ MAX_NAMED_SHARDS = 10  # in a warning
 KEPT_SETTINGS = ("seed", "num_draws", "thin", "prior", "model", "sampler")
 
 
-def load(store: str | Path) -> "DataTree":
+def load(store: str | Path, model: Model | None = None) -> "DataTree":
     """Return the result of a run that was made with `infer(..., store=...)`.
 
     Of a run that did not finish, return the draws of the shards that are complete: the attribute
     `sound_shards` says which, and `vcmc.combine` can combine them. To finish the run, repeat the
     call of `infer`.
 
+    All files of a run directory are plain data: loading one from somebody else runs no code.
+
     Args:
         store: the run directory.
+        model: the model, needed for a run that did not finish if the space of a parameter cannot
+            be described, e.g. because its bounds depend on other parameters.
     """
     folder = Path(store)
     if not folder.is_dir():
         raise StoreError(f"there is no run directory {folder.absolute()}.")
     run = Store(folder)
+    settings = run.settings()
+    if settings is None:
+        raise StoreError(f"{run.folder} is not a run directory: it has no {SETTINGS}.")
     if result := run.load_tree():
-        return build_tree(*result)
-    settings, space = run.settings(), run.space()
+        groups, attributes, _ = result
+        return build_tree(groups, attributes)
+    space = model.space if model else _stored_space(run, settings)
     num_shards = settings["num_shards"]
-    shards = _complete_shards(run, num_shards, settings["num_draws"])
+    shards = _complete_shards(run, settings)
     if not shards:
         raise StoreError(
             f"no shard of {run.folder} is complete yet. To resume, repeat the call of infer."
@@ -56,6 +67,7 @@ def load(store: str | Path) -> "DataTree":
         f"({missing[:MAX_NAMED_SHARDS]})."
     )
     groups = {"subposterior": to_params(space, jnp.asarray(points)), "sample_stats": stats}
+    groups |= model.labels.groups if model else run.labels()
     attributes = {name: settings[name] for name in KEPT_SETTINGS} | {
         "num_shards": num_shards,
         "sound_shards": list(shards),
@@ -65,10 +77,23 @@ def load(store: str | Path) -> "DataTree":
     return make_tree(groups, attributes)
 
 
-def _complete_shards(run: Store, num_shards: int, num_draws: int) -> dict[int, list[Chain]]:
+def _stored_space(run: Store, settings: Mapping[str, Any]) -> Product:
+    try:
+        return space_from_description(settings["space"])
+    except ValueError as error:
+        raise StoreError(
+            f"{run.folder} has no result yet, and its draws cannot be read without the model: "
+            f"{error} Repeat the call of infer to finish the run, or pass vcmc.load(store, model)."
+        ) from None
+
+
+def _complete_shards(run: Store, settings: Mapping[str, Any]) -> dict[int, list[Chain]]:
     shards = {}
-    for shard in range(num_shards):
-        chains = [group_by_walker(join_blocks(folder.blocks())) for folder in run.chains(shard)]
-        if chains and all(len(chain.points) == num_draws for chain in chains):
-            shards[shard] = chains
+    for shard in range(settings["num_shards"]):
+        stored = [folder.blocks() for folder in run.chains(shard)]
+        chains = [join_blocks(blocks) for blocks in stored if blocks]
+        if len(chains) == settings["num_chains"] and all(
+            len(chain.points) == settings["num_draws"] for chain in chains
+        ):
+            shards[shard] = [group_by_walker(chain) for chain in chains]
     return shards

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 
 from ..density import Subposterior
 from ..space import Point
+from .state import PackedState
 
 State = TypeVar("State")
 BLOCK = 100
@@ -35,7 +36,7 @@ class Chain(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """The number of steps of a chain, and its state after them."""
+    """The number of steps of a chain, and its state after them, which may be a `PackedState`."""
 
     step: int
     state: Any
@@ -111,9 +112,15 @@ class AbstractSampler(eqx.Module):
         thin: int = 1,
         after: Checkpoint | None = None,
     ) -> Iterator[Block]:
-        """Warm up, then yield every `thin`-th draw in blocks, optionally after a checkpoint."""
+        """Warm up, then yield every `thin`-th draw in blocks, optionally after a checkpoint.
+
+        Raise `StateMismatch` if the state of the checkpoint was stored by another sampler.
+        """
         setup = self.setup(density)
-        step, state = after or Checkpoint(0, self.init(setup, start, key))
+        step, state = after or (0, None)
+        if state is None or isinstance(state, PackedState):
+            new_state = self.init(setup, start, key)
+            state = state.restore(new_state) if isinstance(state, PackedState) else new_state
         total = self.num_warmup + thin * num_draws
         while step < total:
             num_steps = min(BLOCK, total - step)

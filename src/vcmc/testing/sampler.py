@@ -1,11 +1,13 @@
 r"""The laws of a sampler.
 
-The same key gives the same draws, whatever the length of the run and of its blocks; padding does
-not count; and moments are right. Moments are compared with the exact ones of a regression whose
-posterior is a known Gaussian. On any other density with scores $s$, draws $u$ must satisfy Stein's
-identities $\mathbb E\, s_i = 0$ and $\mathbb E\, u_i s_i = -1$, which determine a Gaussian.
+The same key gives the same draws, whatever the length of the run and of its blocks, and also if
+its state was stored in between; padding does not count; and moments are right. Moments are compared
+with the exact ones of a regression whose posterior is a known Gaussian. On any other density with
+scores $s$, draws $u$ must satisfy Stein's identities $\mathbb E\, s_i = 0$ and
+$\mathbb E\, u_i s_i = -1$, which determine a Gaussian.
 """
 
+import json
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +20,7 @@ from ..density import Subposterior, evaluate
 from ..diagnostics.convergence import ess
 from ..model import Model
 from ..samplers import AbstractSampler, Chain
+from ..samplers.state import NotPlain, PackedState, StateMismatch, pack_state
 from .gaussians import Gaussian, regression
 from .law import Law, name_of
 
@@ -59,6 +62,7 @@ def check_sampler(
     _check_lengths(case, chain)
     _check_thinning(case, chain)
     _check_blocks(case, chain)
+    _check_storage(case, chain)
     if not num_draws:
         return
     points = case.run(num_draws, 3).points
@@ -139,6 +143,27 @@ def _check_blocks(case: _Case, chain: Chain) -> None:
     for name, values in chain.stats.items():
         chain_stats = np.concatenate([np.asarray(block[name]) for block in stats])
         law.close(chain_stats[sampler.num_warmup :], values)
+
+
+def _check_storage(case: _Case, chain: Chain) -> None:
+    """Continue the chain from its state after a block, as a run directory stores it."""
+    law = case.law(
+        "a chain continues from its stored state",
+        "keep arrays, numbers and NumPy's generators in the state, each once, in the same "
+        "structure as init returns.",
+    )
+    sampler, key = case.sampler, case.key(0)
+    blocks = sampler.blocks(case.density, case.start, key, NUM_LONG)
+    checkpoint = next(blocks).checkpoint
+    try:
+        packed = pack_state(checkpoint.state)
+        description = json.loads(json.dumps(packed.description))
+        stored = checkpoint._replace(state=PackedState(packed.arrays, description))
+        rest = list(sampler.blocks(case.density, case.start, key, NUM_LONG, after=stored))
+    except (NotPlain, StateMismatch) as error:
+        raise law.broken("a state of plain data", str(error)) from error
+    points = np.concatenate([block.points for block in rest])
+    law.close(points, chain.points[len(chain.points) - len(points) :])
 
 
 def _check_moments(case: _Case, points: np.ndarray, posterior: Gaussian | None) -> None:

@@ -19,7 +19,7 @@ def hierarchical(x, y):
     with numpyro.plate("county", 3):
         effects = numpyro.sample("effects", dist.Normal(0, 1).expand([1]).to_event(1))
         numpyro.deterministic("doubled", 2 * effects[:, 0])
-    with numpyro.plate("draw", 2):
+    with numpyro.plate("draw", 2), numpyro.plate("shard", 2):
         others = numpyro.sample("others", dist.Normal(0, 1))
     with numpyro.plate("a", 3, dim=-2), numpyro.plate("b", 2, dim=-1):
         numpyro.sample("table", dist.Normal(0, 1))
@@ -40,7 +40,7 @@ def test_results_have_the_names_of_plates_and_of_columns():
     dims = {name: array.dims[2:] for name, array in tree["posterior"].data_vars.items()}
     assert dims == {
         "effects": ("county", "effects_dim_1"),
-        "others": ("others_dim_0",),  # `draw` has another meaning in a result
+        "others": ("others_dim_0", "others_dim_1"),  # which mean something else in a result
         "table": ("a", "b"),
         "beta": ("x_column",),
         "doubled": ("county",),

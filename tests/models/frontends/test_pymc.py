@@ -389,6 +389,10 @@ def test_results_keep_dims_and_coords(labelled_tree, labelled_model, tmp_path):
     tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
     with xarray.open_datatree(tmp_path / "tree.nc") as loaded:
         assert_is_labelled(loaded)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Zarr has no standard for text yet
+        tree.to_zarr(tmp_path / "tree.zarr")
+        assert_is_labelled(xarray.open_datatree(tmp_path / "tree.zarr", engine="zarr"))
     rows = {name: labelled_model[name].get_value() for name in ("x", "y")}
     model = vcmc.from_pymc(labelled_model, rows)
     with warnings.catch_warnings():

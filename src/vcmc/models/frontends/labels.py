@@ -10,6 +10,8 @@ from ...data.rows import Rows
 from .checks import FEW_ROWS
 from .sites import Seeded, Site, sites_on
 
+RESERVED_DIMS = ("shard", "chain", "draw")  # plates of these names do not name axes
+
 
 def site_labels(
     model: Seeded,
@@ -34,7 +36,10 @@ def site_labels(
     }
     if unknown := set(dims) - set(labelled):
         raise ValueError(f"dims names {sorted(unknown)}, but the sites are {list(labelled)}.")
-    axes = {name: site.dims for name, site in labelled.items()}
+    axes = {
+        name: tuple(None if dim in RESERVED_DIMS else dim for dim in site.dims)
+        for name, site in labelled.items()
+    }
     labels: dict[str, Any] = {
         dim: np.arange(size)
         for site in labelled.values()
