@@ -1,8 +1,12 @@
 import threading
+from functools import partial
 
+import equinox as eqx
+import jax
 import pytest
 
-from vcmc._runtime import new_pool, num_cores, thread_map
+from vcmc import _runtime
+from vcmc._runtime import limit_programs, new_pool, num_cores, thread_map, wait_for_all
 
 
 def test_maps_may_be_nested():
@@ -32,3 +36,50 @@ def test_the_error_of_an_item_is_raised():
 
 def test_there_is_a_core():
     assert num_cores() >= 1
+
+
+def test_programs_are_dropped_when_there_were_many_models(monkeypatch):
+    compiled = []
+
+    @partial(jax.jit, static_argnums=0)
+    def program(model, number):
+        compiled.append(model)
+        return number + 1
+
+    monkeypatch.setattr(_runtime, "_compiled_per_model", [program, eqx.filter_jit(lambda: None)])
+    monkeypatch.setattr(_runtime, "_models", {})
+    monkeypatch.setattr(_runtime, "MAX_MODELS", 3)
+    for model in ("a", "b", "a", "c", "b", "a"):
+        limit_programs(model)
+        program(model, 1.0)
+    assert compiled == ["a", "b", "c"]
+    limit_programs("d")
+    program("a", 1.0)
+    assert compiled == ["a", "b", "c", "a"]
+
+
+def test_functions_of_models_are_registered():
+    names = {function.__module__ for function in _runtime._compiled_per_model}
+    assert {"vcmc.density", "vcmc.samplers.nuts", "vcmc.samplers.hmc"} <= names
+
+
+def test_waiting_for_threads_can_be_interrupted(monkeypatch):
+    monkeypatch.setattr(_runtime, "POLL_SECONDS", 0.01)
+    done = threading.Event()
+
+    def stop():
+        done.set()
+        raise InterruptedError
+
+    with new_pool(1) as pool, pytest.raises(InterruptedError):
+        wait_for_all([pool.submit(done.wait, 60)], stop)
+
+
+def test_the_first_exception_of_a_thread_is_raised_at_once():
+    done = threading.Event()
+    with new_pool(2) as pool:
+        futures = [pool.submit(done.wait, 60), pool.submit(lambda: 1 / 0)]
+        with pytest.raises(ZeroDivisionError):
+            wait_for_all(futures, lambda: None)
+        assert not futures[0].done()
+        done.set()

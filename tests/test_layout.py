@@ -16,6 +16,7 @@ MAX_FILES, MAX_FOLDERS, MAX_LAYERS = 9, 14, 9
 WITHOUT_SOURCE = {
     "test_calibration.py",
     "test_documents.py",
+    "test_kills.py",
     "test_layout.py",
     "test_laws.py",
     "test_package.py",

@@ -1,4 +1,4 @@
-"""Process-wide settings of JAX, XLA and BLAS, and pools of threads.
+"""Process-wide settings of JAX, XLA and BLAS, pools of threads, and the memory of programs.
 
 Importing this module applies the settings. XLA and NumPy release Python's lock, so threads use all
 cores without copies of the rows.
@@ -14,9 +14,9 @@ os.environ.setdefault("NPROC", str(max(32, 4 * (os.cpu_count() or 1))))
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import scipy.linalg  # noqa: F401
@@ -30,8 +30,14 @@ for _library in ThreadpoolController().lib_controllers:
     if "scipy.libs" in _library.filepath:
         _library.set_num_threads(1)
 
+POLL_SECONDS = 1.0  # between two looks at whether those that are waited for are alive
+
+# whose programs are kept, some 35 MB each: a script that infers in a loop makes many models
+MAX_MODELS = 8
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _thread = threading.local()  # `_thread.is_pooled`: whether the thread belongs to a pool of vcmc
 
@@ -79,8 +85,43 @@ def thread_map(
             pool.shutdown(wait=False)
 
 
+def wait_for_all(futures: Sequence[Future[Any]], check: Callable[[], None]) -> None:
+    """Wait for futures; raise the first exception of one, or of `check`, called while they run."""
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, timeout=POLL_SECONDS, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result(timeout=0)
+        if pending:
+            check()
+
+
 @cache
 def _shared_pool(num_threads: int) -> ThreadPoolExecutor:
     # Starting a thread takes two milliseconds while others hold Python's lock, and an optimizer
     # maps many times.
     return new_pool(num_threads)
+
+
+_compiled_per_model: list[Any] = []
+_models: dict[Any, None] = {}  # those that were used since programs were last dropped
+_models_lock = threading.Lock()
+
+
+def compiled_per_model(function: Function) -> Function:
+    """Register a jitted function that is compiled anew for every model."""
+    _compiled_per_model.append(function)
+    return function
+
+
+def limit_programs(model: Any) -> None:
+    """Note that a model is used. Drop all models' programs if there are too many models.
+
+    JAX keeps a program as long as the function that it was compiled from, and with it the model.
+    """
+    with _models_lock:
+        if model not in _models and len(_models) == MAX_MODELS:
+            _models.clear()
+            for function in _compiled_per_model:
+                getattr(function, "_cached", function).clear_cache()  # Equinox wraps JAX's
+        _models[model] = None

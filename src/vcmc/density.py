@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ._runtime import compiled_per_model
 from .data.shard import Shard
 from .model import Model, block_size
 from .space import Point, Scalar
@@ -58,6 +59,7 @@ def evaluate(
 
 # jax.jit in place of eqx.filter_jit: a call takes 0.04 ms in place of 0.16 ms, and there may be
 # 100 shards.
+@compiled_per_model
 @partial(jax.jit, static_argnums=0)
 def _evaluate(
     model: Model, shard: Shard, prior_power: Scalar, points: Float[Array, "point dim"]
@@ -78,6 +80,7 @@ def hessian_products(
     return _concatenate(parts, len(directions))
 
 
+@compiled_per_model
 @partial(jax.jit, static_argnums=0)
 def _hessian_products(
     model: Model,

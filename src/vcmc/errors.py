@@ -31,7 +31,19 @@ class StoreWarning(UserWarning):
 
 
 class SlotLost(RuntimeError):
-    """The process that a message was sent to has died."""
+    """The process that a message was sent to has died, or does not answer."""
+
+
+class ExecutorLost(SlotLost):
+    """No process of an executor answers, so that work cannot be sent elsewhere."""
+
+
+class TaskError(RuntimeError):
+    """Work on some shards failed. `__cause__` is the error that it raised."""
+
+
+class WaitingWarning(UserWarning):
+    """An executor waits for workers or cores of a cluster, for a limited time."""
 
 
 class Interrupted(Exception):
@@ -43,7 +55,7 @@ class DoubtfulWarning(UserWarning):
 
 
 class ShardError(RuntimeError):
-    """Some shards could not be sampled. `tree` has the draws of the others, if any."""
+    """Some shards could not be sampled. `tree` has the draws of the others; None without any."""
 
     def __init__(self, message: str, tree: "DataTree | None"):
         super().__init__(message)

@@ -114,6 +114,10 @@ class Stage:
         self._display.progress.advance(self._task, steps)
         self._display.write_line(self._task)
 
+    def stop(self) -> None:
+        """Stop the threads of the run at their next step."""
+        self._display.stopped.set()
+
     def count(self, num_finished: int) -> None:
         """Report the number of finished shards."""
         self._display.progress.update(self._task, num_finished=num_finished)

@@ -1,6 +1,7 @@
 import pytest
 
 from vcmc.data.cache import Task
+from vcmc.errors import ModelError, TaskError
 from vcmc.executors.base import AbstractExecutor, Outcome, no_progress, run_task
 
 
@@ -38,5 +39,14 @@ class InOrder(AbstractExecutor):
 def test_map_raises_the_error_of_a_task_after_the_results_before_it():
     results = InOrder().map(divide, [Task((1,)), Task((0,))], 6)
     assert next(results) == 6.0
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(TaskError, match=r"work on shard 0 failed \(ZeroDivisionError: ") as caught:
         next(results)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_errors_of_vcmc_are_raised_as_they_are():
+    def refuse(shard_cache, task, advance):
+        raise ModelError("not additive")
+
+    with pytest.raises(ModelError, match="not additive"):
+        list(InOrder().map(refuse, [Task((0,))], None))

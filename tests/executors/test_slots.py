@@ -1,5 +1,6 @@
 """The sending end of messages, with slots in this process."""
 
+import pickle
 import threading
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 
 import vcmc
 from vcmc.data.cache import ShardCache, Task
-from vcmc.errors import SlotLost
-from vcmc.executors import worker
+from vcmc.errors import ExecutorLost, Interrupted, SlotLost
+from vcmc.executors import slots, worker
 from vcmc.executors.slots import MAX_LOSSES, AbstractSlot, AbstractSlots, PriorityLock
 from vcmc.executors.worker import serve
 
@@ -118,12 +119,8 @@ def test_long_tasks_move_to_slots_that_are_free(shard_cache):
 
     class Pickled(InProcess):  # semaphores cannot be pickled: run the work of this test
         def call(self, message, advance):
-            import pickle
-
-            from vcmc.executors.base import Outcome
-
             *_, tasks = pickle.loads(message)
-            return pickle.dumps([Outcome(work(None, task, advance)) for task in tasks])
+            return pickle.dumps([work(None, task, advance) for task in tasks])
 
     tasks = [Task((0,), chain) for chain in range(4)]
     with Slots(Pickled(), Pickled()) as executor:
@@ -135,10 +132,10 @@ def test_short_calls_get_a_lock_before_long_ones():
     lock, order = PriorityLock(), []
 
     def call(is_long):
-        with lock.hold(is_long):
+        with lock.hold(is_long, check=lambda: None):
             order.append(is_long)
 
-    with lock.hold(is_long=True):
+    with lock.hold(is_long=True, check=lambda: None):
         threads = [threading.Thread(target=call, args=(is_long,)) for is_long in (True, False)]
         threads[0].start()
         threads[1].start()
@@ -147,3 +144,79 @@ def test_short_calls_get_a_lock_before_long_ones():
     for thread in threads:
         thread.join(60)
     assert order == [False, True]
+
+
+def interrupt():
+    raise Interrupted
+
+
+def test_waiting_for_a_lock_can_be_interrupted(monkeypatch):
+    monkeypatch.setattr(slots, "POLL_SECONDS", 0.01)
+    lock = PriorityLock()
+    with lock.hold(is_long=True, check=lambda: None):
+        with pytest.raises(Interrupted), lock.hold(is_long=False, check=interrupt):
+            pass
+        assert not lock._num_short_waiting
+
+
+class Gone(InProcess):
+    """A slot for which there is no other process."""
+
+    def renew(self):
+        raise ExecutorLost("no worker has answered for 60 s")
+
+
+def test_all_tasks_fail_at_once_if_no_slot_is_left(shard_cache):
+    slot = Gone(num_losses=99)
+    with Slots(slot) as executor:
+        outcomes = list(executor.outcomes(first_row, TASKS, shard_cache, one_by_one=True))
+    assert len(slot.sizes) == 1  # the other tasks are not tried
+    for outcome in outcomes:
+        assert isinstance(outcome.error, ExecutorLost)
+        assert "work on shard 0 could not be done: no worker has answered for 60 s" in str(
+            outcome.error
+        )
+        assert isinstance(outcome.error.__cause__, ExecutorLost)
+
+
+def test_a_stopped_run_does_not_renew_its_slots(shard_cache):
+    slot = InProcess(num_losses=1)
+    with Slots(slot) as executor, pytest.raises(Interrupted):
+        executor.outcomes(first_row, TASKS, shard_cache, lambda steps: interrupt())
+    assert not slot.num_renewals
+
+
+def test_a_closed_executor_does_not_renew_its_slots(shard_cache):
+    class ClosesItself(InProcess):
+        def call(self, message, advance):
+            executor.close()
+            raise SlotLost("killed")
+
+    slot = ClosesItself()
+    with Slots(slot) as executor:
+        (outcome,) = executor.outcomes(first_row, TASKS[:1], shard_cache)
+    assert "lost once (killed)" in str(outcome.error)
+    assert not slot.num_renewals
+
+
+def test_an_executor_is_idle_between_tasks(shard_cache):
+    with Slots(InProcess()) as executor:
+        assert executor.num_open == 0
+        list(executor.outcomes(first_row, TASKS, shard_cache))
+        assert executor.num_open == 1
+        assert executor.idle_seconds >= 0
+        idle = []
+        work = lambda *arguments: idle.append(executor.idle_seconds)  # noqa: E731
+        executor._slots[0].call = lambda message, advance: work() or serve(message, advance)
+        list(executor.outcomes(first_row, TASKS, shard_cache))
+        assert idle == [0.0]
+
+
+def test_all_tasks_fail_if_no_slot_can_be_opened(shard_cache):
+    class NoWorkers(Slots):
+        def open_slots(self):
+            raise ExecutorLost("no workers for 60 s")
+
+    with NoWorkers() as executor:
+        outcomes = list(executor.outcomes(first_row, TASKS, shard_cache))
+    assert [str(outcome.error) for outcome in outcomes] == ["no workers for 60 s"] * 4

@@ -9,7 +9,8 @@ import pytest
 import vcmc
 from vcmc.data.cache import ShardCache, Task
 from vcmc.executors import worker
-from vcmc.executors.worker import ShardsMissing, pack_subset, serve
+from vcmc.executors.reply import ShardsMissing, unpack_reply
+from vcmc.executors.worker import pack_subset, serve
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def num_rows(shard_cache, task, advance):
 def send(shard_cache, subset, work, *tasks, advance=lambda steps: None):
     packed_subset = None if subset is None else pack_subset(shard_cache, subset)
     message = pickle.dumps((shard_cache.key, packed_subset, cloudpickle.dumps(work), list(tasks)))
-    return pickle.loads(serve(message, advance))
+    return unpack_reply(serve(message, advance))
 
 
 def test_shards_are_kept_for_later_messages(shard_cache):
@@ -79,5 +80,13 @@ def test_a_result_that_cannot_be_pickled_is_an_error(shard_cache):
 
 
 def test_an_unreadable_message_is_an_error():
-    (outcome,) = pickle.loads(serve(b"no pickle"))
+    (outcome,) = unpack_reply(serve(b"no pickle"))
     assert "while it was unpickled" in outcome.error.__notes__[0]
+
+
+def test_work_that_exits_is_an_error_and_the_process_stays(shard_cache):
+    def leave(shard_cache, task, advance):
+        raise SystemExit(3)
+
+    (outcome,) = send(shard_cache, [0], leave, Task((0,)))
+    assert str(outcome.error) == "SystemExit: 3"

@@ -80,6 +80,7 @@ def test_what_fails_for_good_is_named(how, reason, conjugate, partition):
         vcmc.ShardError, match=f"{len(bad)} of 4 shards .* shard {bad[0]}: {reason}"
     ) as caught:
         vcmc.infer(conjugate.model, partition, num_draws=100, sampler=sampler)
+    assert isinstance(caught.value.__cause__, RuntimeError) == (how == "error")
     sound = [shard for shard in range(4) if shard not in bad]
     assert caught.value.tree.attrs["sound_shards"] == sound
     assert all(len({tuple(key) for key in keys}) == 3 for keys in tried.values())
@@ -91,12 +92,15 @@ def test_what_fails_for_good_is_named(how, reason, conjugate, partition):
     assert str(bad) in " ".join(tree.attrs["warnings"])
 
 
-def test_an_error_of_every_chain_is_raised_as_it_is(conjugate):
+def test_an_error_of_every_chain_is_raised_with_its_cause(conjugate):
     class Bad(vcmc.samplers.NUTS):
         def advance(self, density, state, key, num_steps):
             if num_steps:
                 raise ZeroDivisionError("in every shard")
             return super().advance(density, state, key, num_steps)
 
-    with pytest.raises(ZeroDivisionError, match="in every shard"):
+    message = r"no shard could be sampled. Shard 0: ZeroDivisionError: in every shard. Check the"
+    with pytest.raises(vcmc.ShardError, match=message) as caught:
         vcmc.infer(conjugate.model, conjugate.rows, num_shards=3, sampler=Bad())
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert caught.value.tree is None

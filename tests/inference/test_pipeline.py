@@ -1,5 +1,6 @@
 """From rows to one posterior, through the front door."""
 
+import inspect
 import threading
 import time
 
@@ -14,6 +15,8 @@ from arviz_stats.base import array_stats
 
 import vcmc
 from vcmc._runtime import thread_map
+from vcmc.errors import ExecutorLost
+from vcmc.executors.base import Outcome, no_progress
 
 
 def moments(tree, name="beta"):
@@ -367,3 +370,47 @@ def test_ctrl_c_stops_the_threads(conjugate):
         count = len(seen)
         time.sleep(2)
     assert len(seen) < 20 * 60 / 4  # and nobody goes on: far from done, 20 chains of 60 blocks
+
+
+class Lost(vcmc.executors.Local):
+    """Threads that are lost in one stage of a run."""
+
+    def __init__(self, stage):
+        super().__init__()
+        object.__setattr__(self, "stage", stage)
+
+    def outcomes(self, work, tasks, shard_cache, advance=no_progress, one_by_one=False):
+        if any(frame.function == self.stage for frame in inspect.stack(context=0)):
+            return iter([Outcome(error=ExecutorLost("nobody answers"))] * len(tasks))
+        return super().outcomes(work, tasks, shard_cache, advance, one_by_one)
+
+
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
+@pytest.mark.parametrize(
+    ("stage", "kind", "message"),
+    [
+        ("shard_facts", vcmc.ShardError, "nothing was sampled: the checks before sampling failed"),
+        ("common_start", vcmc.ShardError, "nothing was sampled: the checks before sampling failed"),
+        ("sample_shards", vcmc.ShardError, "no shard could be sampled. Shard 0: "),
+        ("combine_shards", vcmc.CombineError, "the shards were sampled, but combining them failed"),
+        ("refine_draws", vcmc.AssessmentError, "combined, but refining them failed"),
+        ("assess", vcmc.AssessmentError, "combined, but diagnosing them failed"),
+    ],
+)
+def test_the_loss_of_an_executor_names_the_stage_and_keeps_the_draws(
+    stage, kind, message, conjugate
+):
+    with pytest.raises(kind, match=message) as caught:
+        vcmc.infer(
+            conjugate.model,
+            conjugate.rows,
+            num_shards=3,
+            num_draws=100,
+            sampler=vcmc.samplers.NUTS(num_warmup=50),
+            executor=Lost(stage),
+            refine=True,
+        )
+    assert type(caught.value) is kind
+    assert "nobody answers" in str(caught.value)
+    assert isinstance(caught.value.__cause__, ExecutorLost)
+    assert (caught.value.tree is None) == (kind is vcmc.ShardError)

@@ -587,7 +587,7 @@ vcmc.infer(model, rows, num_shards=6, num_draws=4000, store=sys.argv[1], executo
 
 @pytest.mark.slow
 def test_a_killed_run_is_resumed_bit_for_bit(tmp_path, monkeypatch):
-    """The driver is killed, and its processes with it; `benchmarks/kills.py` does so 20 times."""
+    """The driver is killed, and its processes with it: `benchmarks/kills.py`, in short."""
     arguments = [
         str(tmp_path / "killed"),
         str(Path(__file__).parents[1] / ".cache" / "jax"),

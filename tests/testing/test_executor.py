@@ -1,5 +1,7 @@
 """check_executor finds planted faults and names the broken law."""
 
+import threading
+
 import pytest
 
 from vcmc.executors import Local
@@ -47,3 +49,25 @@ class Faulty(Local):
 def test_faults_of_an_executor_are_found(fault, law, broken):
     with broken(law):
         check_executor(Faulty(fault))
+
+
+class Forgetful(Faulty):
+    """An executor of processes that waits for a lost one, or forgets its loss."""
+
+    in_process = False
+
+    def outcomes(self, work, tasks, shard_cache, advance=lambda steps: None, one_by_one=False):
+        if getattr(work, "__name__", "") != "die":
+            return super().outcomes(work, tasks, shard_cache, advance)
+        if self.fault == "waits":
+            threading.Event().wait(5)
+        return iter([Outcome(None)])
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"), [("waits", "within 0 s; got none"), ("forgets", "SlotLost; got None")]
+)
+def test_a_lost_process_must_be_noticed(fault, found, broken, monkeypatch):
+    monkeypatch.setattr("vcmc.testing.executor.LOSS_SECONDS", 0.1)
+    with broken(f"a lost process is not awaited forever.*{found}"):
+        check_executor(Forgetful(fault), kills=True)

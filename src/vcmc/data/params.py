@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._runtime import compiled_per_model
 from ..model import Derived
 from ..space import Product, check_names
 
@@ -48,6 +49,7 @@ def check_derived(space: Product, derived: Derived | None) -> None:
     check_names(shapes | {name: value.shape for name, value in values.items()})
 
 
+@compiled_per_model
 @partial(jax.jit, static_argnums=(0, 1))
 def _params(
     space: Product, derived: Derived | None, points: Float[Array, "draw dim"]

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._runtime import compiled_per_model
 from ..data.rows import Rows
 from ..data.shard import Shard
 from ..errors import ModelError
@@ -89,6 +90,7 @@ def _row_log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> n
     return np.asarray(values)
 
 
+@compiled_per_model
 @eqx.filter_jit
 def _log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> Array:
     return model.log_likelihood(params, rows)

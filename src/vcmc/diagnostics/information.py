@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._runtime import compiled_per_model
 from ..data.cache import ShardCache, Task
 from ..density import Subposterior
 from ..errors import ModelError
@@ -150,6 +151,7 @@ def _silence_warnings(silent: Bool[np.ndarray, "shard dim"], names: np.ndarray) 
     return ShardWarnings.sorted([(shards.tolist(), text)], len(silent))
 
 
+@compiled_per_model
 @eqx.filter_jit
 def _silent(density: Subposterior, points: Float[Array, "point dim"]) -> Bool[Array, " dim"]:
     """Return the coordinates that the log likelihood does not depend on at any of the points."""

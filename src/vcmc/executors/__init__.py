@@ -3,7 +3,7 @@
 Imported by `inference`, `testing` and above; imports `data` and below, and no other menu.
 """
 
-from ..errors import SlotLost
+from ..errors import ExecutorLost, SlotLost
 from .base import AbstractExecutor
 from .dask import Dask
 from .futures import Futures
@@ -15,6 +15,7 @@ from .resolve import executor_of
 __all__ = [
     "AbstractExecutor",
     "Dask",
+    "ExecutorLost",
     "Futures",
     "Local",
     "Processes",

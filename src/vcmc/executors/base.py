@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..data.cache import ShardCache, Task, Work
+from ..errors import TaskError
+
+MAX_NAMED_SHARDS = 5  # in an error message
 
 
 class Outcome(NamedTuple):
@@ -25,6 +28,19 @@ class Outcome(NamedTuple):
         if self.error is not None:
             raise self.error
         return self.result
+
+
+def name_shards(shards: Sequence[int]) -> str:
+    """Return shards in words.
+
+    >>> name_shards((3,)), name_shards(range(20))
+    ('shard 3', '20 shards from 0 to 19')
+    """
+    if len(shards) == 1:
+        return f"shard {shards[0]}"
+    if len(shards) > MAX_NAMED_SHARDS:
+        return f"{len(shards)} shards from {min(shards)} to {max(shards)}"
+    return f"shards {list(shards)}"
 
 
 def no_progress(steps: int) -> None:
@@ -68,9 +84,20 @@ class AbstractExecutor(abc.ABC):
         """
 
     def map(self, work: Work, tasks: Sequence[Task], shard_cache: ShardCache) -> Iterator[Any]:
-        """Yield the results of the tasks in their order, and raise the error of one that fails."""
-        for outcome in self.outcomes(work, tasks, shard_cache):
-            yield outcome.get()
+        """Yield the results of the tasks in their order; raise a `TaskError` if one fails.
+
+        Errors of vcmc itself are raised as they are.
+        """
+        for task, outcome in zip(tasks, self.outcomes(work, tasks, shard_cache), strict=True):
+            error = outcome.error
+            if error is None or type(error).__module__.startswith("vcmc."):
+                yield outcome.get()
+            else:
+                raise TaskError(
+                    f"work on {name_shards(task.shards)} failed "
+                    f"({type(error).__name__}: {error}). Check the model on their rows: "
+                    "partition.load(k) has those of shard k."
+                ) from error
 
     def close(self) -> None:  # noqa: B027
         """Release processes and threads; by default there are none."""

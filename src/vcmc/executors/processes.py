@@ -2,26 +2,39 @@
 
 They are started as new programs, not forked: JAX has threads, which a fork would lose. A script
 needs no `__main__` guard, as they do not run it. BLAS gets one thread in each.
+
+A process sends a sign of life every few seconds, so that one which is stopped is noticed, too.
 """
 
 import os
+import signal
 import socket
+import struct
 import subprocess
 import sys
+import sysconfig
+import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from .._runtime import num_cores
+from .._runtime import POLL_SECONDS, num_cores
 from ..errors import SlotLost
-from .slots import AbstractSlot, AbstractSlots
+from .slots import MAX_SILENCE_SECONDS, AbstractSlot, AbstractSlots
 
 ONE_BLAS_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
 # XLA has many threads, and glibc would keep freed memory for each of them: some 200 MB in all.
 FEW_MALLOC_ARENAS = {"MALLOC_ARENA_MAX": "2"}
 STEPS, REPLY = b"s", b"r"  # the first byte of a message of a process: steps done, or the reply
+EXIT_SECONDS = 5.0  # to wait for the end of a process that has closed its connection, or is killed
+# Python's -P keeps the working directory out of the search path, which the arguments then replace.
+PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from vcmc.executors.serving import main; main(int(sys.argv[1]))"
+)
 
 
 class Processes(AbstractSlots):
@@ -72,19 +85,26 @@ class ProcessSlot(AbstractSlot):
     def renew(self) -> None:
         self.abandon()
         ours, theirs = socket.socketpair()
+        _limit_waiting(ours)
+        # an empty entry of PYTHONPATH is the working directory
+        python_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         environment = {
             **os.environ,
             **ONE_BLAS_THREAD,
             **FEW_MALLOC_ARENAS,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONPATH": os.pathsep.join(python_path),
         }
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "vcmc.executors.serving", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=environment,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno()), *search_path()],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env=environment,
+                )
+            except OSError as error:
+                ours.close()
+                raise SlotLost(f"a process could not be started: {error}") from error
         self._connection = Connection(ours.detach())
         _share_cores(self._process.pid, self.index, self.num_slots)
 
@@ -96,18 +116,68 @@ class ProcessSlot(AbstractSlot):
     def call(self, message: bytes, advance: Callable[[int], None]) -> bytes:
         try:
             self._connection.send_bytes(message)
-            while isinstance(content := _unpacked(self._connection.recv_bytes()), int):
+            while isinstance(content := _unpacked(self._receive(advance)), int):
                 advance(content)
         except (EOFError, OSError) as error:
-            code = self._process.poll()
-            raise SlotLost(f"{type(error).__name__}, exit code {code}") from error
+            raise SlotLost(self._fate()) from error
         return content
+
+    def _receive(self, advance: Callable[[int], None]) -> bytes:
+        """Return the next message of the process; signs of life are messages, too."""
+        begin = time.monotonic()
+        while not self._connection.poll(POLL_SECONDS):
+            advance(0)
+            if self._process.poll() is not None and not self._connection.poll(0):
+                raise EOFError
+            if time.monotonic() > begin + MAX_SILENCE_SECONDS:
+                raise SlotLost(
+                    f"process {self.pid} has given no sign of life for {MAX_SILENCE_SECONDS:.0f} s"
+                )
+        return self._connection.recv_bytes()
+
+    def _fate(self) -> str:
+        """Return in words how the process ended; it may end a little later than its connection."""
+        try:
+            code = self._process.wait(EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"process {self.pid} does not answer"
+        if code >= 0:
+            return f"process {self.pid} ended with exit code {code}"
+        name = {number.value: f" ({number.name})" for number in signal.Signals}.get(-code, "")
+        hint = ": perhaps out of memory" if -code == signal.SIGKILL else ""
+        return f"process {self.pid} was killed by signal {-code}{name}{hint}"
 
     def abandon(self) -> None:
         if process := getattr(self, "_process", None):
             process.kill()
-            process.wait()
+            with suppress(subprocess.TimeoutExpired):  # if it waits for a disk, it ends later
+                process.wait(EXIT_SECONDS)
             self._connection.close()
+
+
+def search_path() -> list[str]:
+    """Return where a process looks for modules: in the standard library first.
+
+    The working directory comes last, and only if this program looks there, too: a file in it,
+    e.g. `queue.py`, must not replace a module of Python or of an installed package.
+    """
+    scheme = sysconfig.get_paths()
+    standard = {scheme["stdlib"], scheme["platstdlib"], sysconfig.get_config_var("DESTSHARED")}
+    working = os.getcwd()
+
+    def place(folder: str) -> int:
+        if folder in standard or folder.endswith(".zip"):
+            return 0
+        return 2 if os.path.realpath(folder) == os.path.realpath(working) else 1
+
+    return sorted(dict.fromkeys(os.path.abspath(entry) for entry in sys.path), key=place)
+
+
+def _limit_waiting(connection: socket.socket) -> None:
+    """Limit the seconds that sending or receiving waits for a process that is stopped."""
+    limit = struct.pack("ll", int(MAX_SILENCE_SECONDS), 0)
+    for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+        connection.setsockopt(socket.SOL_SOCKET, option, limit)
 
 
 def packed_steps(steps: int) -> bytes:

@@ -5,25 +5,22 @@ shards of its tasks; if the process lacks any of them, it replies `ShardsMissing
 """
 
 import pickle
-import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 
 import cloudpickle
 import jax
 
+from .._runtime import limit_programs
 from ..data.cache import ShardCache, Task, Work
-from .base import Outcome, no_progress, run_task
+from .base import no_progress
+from .reply import PackedError, ShardsMissing, pack_error, pack_reply
 
 MAX_CACHES = 2  # per process: that of the run, and that of a run nested in it
 # Options of JAX that workers take over: where compiled programs are cached, if they are.
 SHARED_OPTIONS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 
 _CACHES: OrderedDict[str, ShardCache] = OrderedDict()  # of this process, the last used at the end
-
-
-class ShardsMissing(Exception):
-    """The process that a message was sent to lacks some or all of its shards."""
 
 
 def serve(message: bytes, advance: Callable[[int], None] = no_progress) -> bytes:
@@ -37,8 +34,8 @@ def serve(message: bytes, advance: Callable[[int], None] = no_progress) -> bytes
             return cloudpickle.dumps(ShardsMissing())
         function: Work = pickle.loads(work)
     except Exception as error:
-        return _packed([Outcome(error=_with_note(error, "while it was unpickled"))])
-    return _packed([_run(function, shard_cache, task, advance) for task in tasks])
+        return pack_reply([pack_error(error, "while it was unpickled")])
+    return pack_reply([_run(function, shard_cache, task, advance) for task in tasks])
 
 
 class Server:
@@ -47,6 +44,10 @@ class Server:
     def serve(self, message: bytes) -> bytes:
         """Run the tasks of a message, and return their pickled outcomes."""
         return serve(message)
+
+    def is_alive(self) -> bool:
+        """Give a sign of life."""
+        return True
 
 
 def pack_subset(shard_cache: ShardCache, shards: list[int]) -> bytes:
@@ -65,6 +66,7 @@ def _shard_cache(key: str, packed_subset: bytes | None) -> ShardCache | None:
         if key in _CACHES:
             _CACHES[key].merge(subset)
         else:
+            limit_programs(subset.model)
             _CACHES[key] = subset
     if key in _CACHES:
         _CACHES.move_to_end(key)
@@ -75,28 +77,10 @@ def _shard_cache(key: str, packed_subset: bytes | None) -> ShardCache | None:
 
 def _run(
     work: Work, shard_cache: ShardCache, task: Task, advance: Callable[[int], None]
-) -> Outcome:
-    outcome = run_task(work, shard_cache, task, advance)
-    if outcome.error is None:
-        return outcome
-    return Outcome(error=_with_note(outcome.error, f"on shards {task.shards}"))
-
-
-def _with_note(error: Exception, context: str) -> Exception:
-    """Add a note with the traceback, which is lost when an error is pickled."""
-    error.add_note(
-        f"(raised in another process, {context})\n" + "".join(traceback.format_exception(error))
-    )
-    return error
-
-
-def _packed(outcomes: list[Outcome]) -> bytes:
+) -> object | PackedError:
+    """Run a task, and return its result or its error."""
     try:
-        return cloudpickle.dumps(outcomes)
-    except Exception as failure:  # an error that cannot be pickled, most likely
-        errors = [outcome.error for outcome in outcomes if outcome.error]
-        if errors:
-            reason = f"{type(errors[0]).__name__}: {errors[0]}"
-        else:
-            reason = f"its result cannot be pickled ({type(failure).__name__}: {failure})"
-        return cloudpickle.dumps([Outcome(error=RuntimeError(reason)) for _ in outcomes])
+        return work(shard_cache, task, advance)
+    # a model that calls sys.exit() must not end the process, which would be tried again
+    except (Exception, SystemExit) as error:
+        return pack_error(error, f"on shards {task.shards}")

@@ -5,7 +5,6 @@ by its first step. So neither the executor, nor a crash and a resume, nor the or
 chains are sampled can change a draw.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,7 @@ import numpy as np
 
 from ..data.cache import ShardCache, Task
 from ..diagnostics.shards import chain_fault
-from ..errors import SlotLost, StoreError, StoreWarning, warn_user
+from ..errors import Interrupted, ShardError, SlotLost, StoreError, StoreWarning, warn_user
 from ..executors import AbstractExecutor
 from ..executors.base import Outcome
 from ..progress import Stage
@@ -33,6 +32,7 @@ from ..samplers.base import (
     group_by_walker,
 )
 from ..samplers.state import StateMismatch
+from .clock import ChainClock
 
 MAX_ATTEMPTS = 3  # at a chain, each with other random numbers
 MAX_NAMED_CHAINS = 5  # in a warning
@@ -100,10 +100,14 @@ class ChainResult(NamedTuple):
 
 
 class SampledShards(NamedTuple):
-    """The chains of all shards that were sampled, and for the others the reason why not."""
+    """The chains of all shards that were sampled, and for the others the reason why not.
+
+    `cause` is an error of one that failed, if any raised one.
+    """
 
     chains: dict[ChainIndex, ChainResult]
     failed: dict[int, str]
+    cause: Exception | None = None
 
 
 class StoreFailed(Exception):
@@ -124,10 +128,12 @@ def sample_shards(
     """Sample the chains of all shards, or continue those of `begun`.
 
     Chains that fail are retried with other random numbers. An error that every chain has is not
-    a matter of single shards, and is raised. Raise `StoreFailed` if chains cannot be stored.
+    a matter of single shards, and is raised as a `ShardError` without draws. Raise `StoreFailed`
+    if chains cannot be stored.
     """
     first_parts = begun.chains if begun and not plan.store else {}
     lost = dict(begun.failed) if begun else {}
+    cause = begun.cause if begun else None
     tasks = [
         Task((shard,), number, first_parts.get((shard, number)))
         for shard, number in np.ndindex(shard_cache.num_shards, plan.sampler.num_chains)
@@ -139,11 +145,15 @@ def sample_shards(
         outcomes = _run_tasks(executor, shard_cache, replace(plan, attempt=attempt), stage, tasks)
         _check_stored(tasks, outcomes, chains)
         errors = [outcome.error for outcome in outcomes]
+        for error in errors:
+            if isinstance(error, StoreError):
+                raise error
         if attempt == 0 and errors and (first := errors[0]) and all(errors):
-            raise first
+            raise _no_shard(first, tasks[0].shards[0], plan)
         problems = {}
         for task, (result, error) in zip(tasks, outcomes, strict=True):
             index = task.shards[0], task.chain
+            cause = error or cause
             if isinstance(error, SlotLost):
                 lost[index[0]] = str(error)
             elif error or result.problem:
@@ -155,7 +165,7 @@ def sample_shards(
             break
     failed = lost | {shard: problem for (shard, _), problem in problems.items()}
     sound = {index: chains[index] for index in sorted(chains) if index[0] not in failed}
-    return SampledShards(sound, failed)
+    return SampledShards(sound, failed, cause if failed else None)
 
 
 def _check_stored(
@@ -196,11 +206,26 @@ def _run_tasks(
     outcomes = []
     stream = executor.outcomes(work, tasks, shard_cache, stage.advance, one_by_one=True)
     for task, outcome in zip(tasks, stream, strict=True):
+        if isinstance(outcome.error, Interrupted):
+            raise outcome.error
         outcomes.append(outcome)
         if plan.attempt == 0 and plan.is_whole:
             is_last_chain = task.chain + 1 == plan.sampler.num_chains
             stage.count(task.shards[0] + is_last_chain)
     return outcomes
+
+
+def _no_shard(error: Exception, shard: int, plan: Plan) -> ShardError:
+    """Return the error of a run all of whose chains have failed, from that of the first chain."""
+    advice = ""
+    if not isinstance(error, SlotLost):
+        advice = f" Check the model on its rows: partition.load({shard})."
+    if plan.store:
+        advice += " Blocks that were drawn are in the run directory, and the same call resumes it."
+    message = f"{type(error).__name__}: {str(error).rstrip('.')}."
+    failure = ShardError(f"no shard could be sampled. Shard {shard}: {message}{advice}", None)
+    failure.__cause__ = error
+    return failure
 
 
 def make_chain(
@@ -232,7 +257,7 @@ def _sample_chain(
     parts = [begun.chain] if begun else []
     checkpoint = begun.checkpoint if begun else None
     step = checkpoint.step if checkpoint else 0
-    begin, end = begun.span if begun else (time.time(),) * 2
+    clock = ChainClock(begun.span if begun else None)
     stored_steps = step if folder and plan.last_step is None else 0  # to be reported
     problem = ""
     writer = ChainWriter(folder) if folder else None
@@ -245,10 +270,10 @@ def _sample_chain(
         start = jnp.asarray(plan.start)
         blocks = plan.sampler.blocks(density, start, key, plan.num_draws, plan.thin, checkpoint)
         for block in blocks:
-            end = time.time()
+            clock.tick()
             checkpoint = block.checkpoint
             parts.append(Chain(block.points, block.stats))
-            if writer and (problem := _store(writer, block, step, (begin, end), last_step)):
+            if writer and (problem := _store(writer, block, step, clock.span, last_step)):
                 break
             advance(stored_steps + checkpoint.step - step)
             step, stored_steps = checkpoint.step, 0
@@ -258,9 +283,9 @@ def _sample_chain(
         # the state travels with the task unless it is in the store
         state = None if folder or checkpoint is None else checkpoint.state
         part = concatenate_blocks(parts)
-        return ChainResult(part, Checkpoint(step, state), (begin, end), store_problem=problem)
+        return ChainResult(part, Checkpoint(step, state), clock.span, store_problem=problem)
     chain = group_by_walker(concatenate_blocks(parts))
-    return ChainResult(chain, Checkpoint(step, None), (begin, end), _problem(chain))
+    return ChainResult(chain, Checkpoint(step, None), clock.span, _problem(chain))
 
 
 def _store(

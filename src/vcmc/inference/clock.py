@@ -1,4 +1,4 @@
-"""Seconds that each stage of a run takes."""
+"""Seconds that the stages of a run take, and times at which chains begin and end."""
 
 import time
 
@@ -15,3 +15,23 @@ class Clock:
         now = time.perf_counter()
         self.seconds[f"seconds_{stage}"] = round(now - self._last, 4)
         self._last = now
+
+
+class ChainClock:
+    """The times at which a chain began and ended, comparable between machines.
+
+    A clock may be set back during a run, or between a run and its resumption; durations are
+    those of a monotonic clock, so that no chain ends before it began.
+
+    Args:
+        span: the span of the first part of the chain, if it was sampled before.
+    """
+
+    def __init__(self, span: tuple[float, float] | None = None):
+        now = time.time()
+        self.span = span or (now, now)
+        self._offset = max(now, self.span[1]) - time.monotonic()
+
+    def tick(self) -> None:
+        """Extend the span until now."""
+        self.span = self.span[0], self._offset + time.monotonic()

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .._runtime import new_pool
+from .._runtime import new_pool, wait_for_all
 from ..combiners.base import AbstractCombiner, Subposteriors
 from ..errors import Interrupted
 from ..executors import AbstractExecutor
@@ -42,15 +42,17 @@ def sample_and_optimize(
             sampled = _sample_until(end, target, plan, stage, sampled)
         return sampled
 
-    with new_pool(1, "vcmc-overlap") as pool:
-        second_half = pool.submit(sample_second_half)
-        try:
-            learned = _learn(target, plan, combiner, seed, first_half)
-        except Interrupted:
-            raise
-        except Exception:  # it will happen again, and be reported, when all draws are combined
-            learned = None
-        return second_half.result(), learned
+    pool = new_pool(1, "vcmc-overlap")
+    second_half = pool.submit(sample_second_half)
+    try:
+        learned = _learn(target, plan, combiner, seed, first_half)
+        wait_for_all([second_half], lambda: stage.advance(0))
+    except BaseException:  # Ctrl-C, or a failure: the chains stop at their next block
+        stage.stop()
+        raise
+    finally:
+        pool.shutdown(wait=False)
+    return second_half.result(timeout=0), learned
 
 
 def _round_up(step: int) -> int:
@@ -69,8 +71,20 @@ def _sample_until(
 def _learn(
     target: Target, plan: Plan, combiner: AbstractCombiner, seed: int, sampled: SampledShards
 ) -> Any:
+    """Combine the first halves; None if a shard or the optimization failed."""
     if sampled.failed:
         return None
+    try:
+        return _combine_first_halves(target, plan, combiner, seed, sampled)
+    except Interrupted:
+        raise
+    except Exception:  # it will happen again, and be reported, when all draws are combined
+        return None
+
+
+def _combine_first_halves(
+    target: Target, plan: Plan, combiner: AbstractCombiner, seed: int, sampled: SampledShards
+) -> Any:
     chains = [result.chain.points for result in sampled.chains.values()]
     draws = np.stack(chains).reshape(target.num_shards, plan.sampler.num_chains, *chains[0].shape)
     space = target.model.space

@@ -12,7 +12,7 @@ from ..combiners import AbstractCombiner, Prior, Variational
 from ..combiners.base import Subposteriors
 from ..data.params import to_params
 from ..data.shard import AbstractPartition
-from ..errors import AssessmentError, CombineError, ShardError
+from ..errors import AssessmentError, CombineError, ShardError, SlotLost, TaskError
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.lock import locked
@@ -127,11 +127,12 @@ def _run(
     clock = Clock()
     with ProgressDisplay(progress) as display:
         check_key, *_ = jax.random.split(jax.random.key(request.seed), 3)
-        target = checked_target(model, partition, request.executor, check_key)
-        record = RunRecord.opened(target, request, {"overlap": overlap, "refine": refine})
-        if record and (result := record.result()) is not None:
-            return result
-        prepared = prepare(target, request, display, clock, record)
+        with _before_sampling():
+            target = checked_target(model, partition, request.executor, check_key)
+            record = RunRecord.opened(target, request, {"overlap": overlap, "refine": refine})
+            if record and (result := record.result()) is not None:
+                return result
+            prepared = prepare(target, request, display, clock, record)
         draws = sample(prepared, request, display, overlap)
         clock.lap("sample")
         posterior = _combine(prepared, request, draws, display, clock)
@@ -145,6 +146,19 @@ def _run(
     if record:
         record.save(posterior.groups | assessment.groups, tree)
     return tree
+
+
+@contextmanager
+def _before_sampling() -> Iterator[None]:
+    """Say of an error of a worker that nothing was sampled yet."""
+    try:
+        yield
+    except (TaskError, SlotLost) as error:
+        raise ShardError(
+            f"nothing was sampled: the checks before sampling failed ({type(error).__name__}: "
+            f"{str(error).rstrip('.')}).",
+            None,
+        ) from error
 
 
 def _check_combiner(combiner: AbstractCombiner, model: Model, overlap: bool) -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._runtime import thread_map
+from .._runtime import limit_programs, thread_map
 from ..combiners import AbstractCombiner, Prior
 from ..data.batches import is_large
 from ..data.params import check_derived
@@ -193,6 +193,7 @@ def checked_target(
 ) -> Target:
     """Build the target of a model with its point estimates, and check that it can be sharded."""
     target = Target.fitted(model, partition, executor)
+    limit_programs(target.model)
     point = 0.5 * jax.random.normal(key, (target.model.space.dim,))
     shards = [target.shard_cache.shards[shard] for shard in range(min(2, target.num_shards))]
     check_additivity(target.model, shards, point)

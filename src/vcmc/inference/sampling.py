@@ -154,4 +154,4 @@ def _check_all_sound(
         + ". Check the model on the rows of those shards (partition.load(k)), or try a longer "
         "warm-up or fewer shards. The draws of the sound shards are in this error's `tree`.",
         tree,
-    )
+    ) from sampled.cause

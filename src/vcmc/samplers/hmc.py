@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._runtime import compiled_per_model
 from ..density import Subposterior
 from ..model import MAX_CACHED_BYTES
 from ..space import Point, Scalar
@@ -141,6 +142,7 @@ def _initial_positions(key: Array, num_walkers: int, dim: int) -> Float[Array, "
     return jax.random.normal(jax.random.fold_in(key, 0), (num_walkers, dim))
 
 
+@compiled_per_model
 @eqx.filter_jit
 def _advance(
     sampler: HMC, density: Subposterior, state: HMCState, key: Array, num_steps: Int[Array, ""]

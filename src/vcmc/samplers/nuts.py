@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._runtime import compiled_per_model
 from ..density import Subposterior
 from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler, strongly_typed
@@ -123,6 +124,7 @@ def _initial_state(sampler: NUTS, position: Any, centre: Point, root: Root | Non
     return strongly_typed(state)
 
 
+@compiled_per_model
 @eqx.filter_jit
 def _advance(
     sampler: NUTS, density: Subposterior, state: NUTSState, key: Array, num_steps: Int[Array, ""]

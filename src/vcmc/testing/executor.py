@@ -1,9 +1,12 @@
 """The laws of an executor.
 
 Outcomes are in the order of the tasks; errors are reported with the task that raised them; and
-draws are bit-identical to those of the local executor.
+draws are bit-identical to those of the local executor. The loss of a process is noticed.
 """
 
+import os
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -13,7 +16,7 @@ import numpy as np
 
 from ..data.cache import ShardCache, Task
 from ..data.partition import Partition, split
-from ..errors import DoubtfulWarning
+from ..errors import DoubtfulWarning, SlotLost
 from ..executors import AbstractExecutor, executor_of
 from ..inference.pipeline import infer
 from ..samplers import NUTS
@@ -24,13 +27,16 @@ NUM_SHARDS, NUM_DRAWS, NUM_WARMUP = 5, 50, 100
 PAUSE_SECONDS = 0.01  # by which each task is shorter than the one before
 TASKS = [Task((shard,)) for shard in range(NUM_SHARDS)]
 FAILING_SHARD = 2
+LOSS_SECONDS = 600.0  # in which the loss of processes must be noticed: longer than all limits
 
 
-def check_executor(executor: Any) -> None:
+def check_executor(executor: Any, kills: bool = False) -> None:
     """Raise `LawError` unless an executor obeys the laws of executors.
 
     Args:
         executor: the executor, or anything that `infer` accepts as one. It is not closed.
+        kills: check, too, that the loss of a process is noticed, for executors of processes. It
+            kills several of them, so that a pool cannot be used any more.
     """
     wrapped = executor_of(executor)
     partition = split(regression().rows, NUM_SHARDS)
@@ -39,6 +45,8 @@ def check_executor(executor: Any) -> None:
     _check_order(wrapped, shard_cache, partition.sizes)
     _check_errors(wrapped, shard_cache)
     _check_draws(wrapped)
+    if kills and not wrapped.in_process:
+        _check_loss(wrapped, shard_cache)
 
 
 def _law(executor: AbstractExecutor, statement: str, hint: str) -> Law:
@@ -99,6 +107,30 @@ def _check_errors(executor: AbstractExecutor, shard_cache: ShardCache) -> None:
         law.holds("on purpose" in str(error), "the error of the task", repr(error))
     else:
         raise law.broken("a RuntimeError from map", "none")
+
+
+def _check_loss(executor: AbstractExecutor, shard_cache: ShardCache) -> None:
+    law = _law(
+        executor,
+        "a lost process is not awaited forever, and its task ends in SlotLost",
+        "wait for a limited time, look whether the process is alive, and raise SlotLost.",
+    )
+
+    def die(shard_cache: ShardCache, task: Task, advance: Callable[[int], None]) -> None:
+        del shard_cache, task, advance
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    errors: list[Exception | None] = []
+
+    def lose() -> None:
+        outcomes = executor.outcomes(die, TASKS[:1], shard_cache)
+        errors.extend(outcome.error for outcome in outcomes)
+
+    thread = threading.Thread(target=lose, daemon=True)
+    thread.start()
+    thread.join(LOSS_SECONDS)
+    law.holds(bool(errors), f"an outcome within {LOSS_SECONDS:.0f} s", "none")
+    law.holds(isinstance(errors[0], SlotLost), "SlotLost", repr(errors[0]))
 
 
 def _check_draws(executor: AbstractExecutor) -> None:
