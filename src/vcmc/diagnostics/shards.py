@@ -228,10 +228,11 @@ def shard_warnings(
     found = [
         *_convergence_warnings(rhat, ess, stats, num_draws),
         *_width_warnings(draws, space),
+        *_switching_warnings(draws, space),
     ]
     notes, remarks = ShardWarnings.sorted(found, len(draws))
-    notes += _disagreement_warnings(draws, space, num_draws) + _switching_warnings(draws, space)
-    return ShardWarnings(notes, remarks)
+    # one shard that disagrees may hold rows that do not belong there
+    return ShardWarnings(notes + _disagreement_warnings(draws, space, num_draws), remarks)
 
 
 def _convergence_warnings(
@@ -293,14 +294,15 @@ def _width_warnings(draws: Draws, space: Product) -> list[tuple[Sequence[int], s
     return [(list(wide), text)]
 
 
-def _switching_warnings(draws: Draws, space: Product) -> list[str]:
+def _switching_warnings(draws: Draws, space: Product) -> list[tuple[Sequence[int], str]]:
     if not (switching := switching_shards(space, draws)):
         return []
-    return [
+    text = (
         f"{_shards(switching)}: exchangeable components switch labels within the chains, so that "
         "averages mix different components. Order the components, or relabel the draws before "
         "combining them."
-    ]
+    )
+    return [(switching, text)]
 
 
 def _worst(shards: Mapping[int, int], space: Product) -> str:
