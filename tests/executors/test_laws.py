@@ -29,7 +29,7 @@ LOCALS = {
 @contextmanager
 def dask(num_workers):
     distributed = pytest.importorskip("distributed")
-    options = {"threads_per_worker": 1, "dashboard_address": None, "local_directory": None}
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "local_directory": None}
     with (
         distributed.LocalCluster(n_workers=num_workers, **options) as cluster,
         distributed.Client(cluster) as client,
