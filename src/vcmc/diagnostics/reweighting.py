@@ -1,8 +1,9 @@
 r"""Estimate the error of combined draws by importance sampling, without assuming a shape.
 
-Points of a Student t with the draws' mean and covariance are weighted by the full-data density.
-Where the weights can be trusted, which is in few dimensions, their mean and sd are those of the
-posterior up to Monte Carlo error, however nonlinear its scores are.
+Points of a Student t with the draws' mean and covariance, and of one three times as wide, are
+weighted by the full-data density. Where the weights can be trusted, which is in few dimensions,
+their mean and sd are those of the posterior up to Monte Carlo error, however nonlinear its scores
+are.
 """
 
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from .importance import smoothed_weights
 from .selfcheck import Errors, Quantities
 
 NUM_PROPOSALS = 1000
+WIDE = 3.0  # times the draws' scale, of half of the proposals: they look for mass beyond the draws
 MAX_PARETO_K = 0.5  # below it, the variance of the weights is finite
 MIN_EFFECTIVE = 200.0  # proposals, for standard errors below 0.1 sd
 
@@ -24,7 +26,8 @@ def reweighted_errors(
 ) -> Errors | None:
     """Return the errors of draws by importance sampling, or None if its weights are too uneven."""
     generator = np.random.default_rng((seed, 2))
-    points, log_ratios = Proposal.of(draws).propose(NUM_PROPOSALS, target, generator)
+    proposal = Proposal.of(draws, wide=WIDE)
+    points, log_ratios = proposal.propose(NUM_PROPOSALS, target, generator)
     if not np.isfinite(log_ratios).any():
         return None
     weights, shape = smoothed_weights(log_ratios)

@@ -175,7 +175,7 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         quantities: the function from points to the reported quantities.
         seed: the seed of the evaluated draws.
     """
-    first, last = _assess_repeatedly(draws, target, seed)
+    first, last, is_settled = _assess_repeatedly(draws, target, seed)
     common = *first.score_diagnostics, first.num_points, first.num_not_finite
     if not last.corrected or last.least_curvature < MIN_CURVATURE:
         # without a maximum nearby there is no distance to measure
@@ -195,13 +195,16 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         noise = (NUM_GROUPS - 1) * errors[1:].var(axis=0)  # by the jackknife
         return np.sqrt(noise + (SHAPE_ERROR * shares) ** 2 + PATH_ERROR**2 * shares * path**2)
 
-    errors = Errors(
+    errors: Errors | None = Errors(
         mean_errors[0],
         standard_error(mean_errors, (last_values.mean(axis=0) - means[0]) / sds[0]),
         sd_errors[0],
         standard_error(sd_errors, last_values.std(axis=0) / sds[0] - 1),
     )
-    return SelfCheck(errors, float(np.nanmax(shares)), last.least_curvature, *common)
+    not_linear = float(np.nanmax(shares))
+    if not is_settled:  # no shift and scale brings the draws to the posterior
+        errors, not_linear = None, max(not_linear, 1.0)
+    return SelfCheck(errors, not_linear, last.least_curvature, *common)
 
 
 def _moments(values: Float[np.ndarray, "draw quantity"]) -> tuple[np.ndarray, np.ndarray]:
@@ -210,8 +213,7 @@ def _moments(values: Float[np.ndarray, "draw quantity"]) -> tuple[np.ndarray, np
 
 def corrected(draws: Draws, target: Target, seed: int) -> Draws:
     """Return draws moved by a shift and a scale towards the target, until they are close to it."""
-    _, last = _assess_repeatedly(draws, target, seed)
-    return last.draws
+    return _assess_repeatedly(draws, target, seed)[1].draws
 
 
 def largest_error(draws: Draws, target: Target, seed: int) -> float:
@@ -226,8 +228,13 @@ def largest_error(draws: Draws, target: Target, seed: int) -> float:
     return float(np.nanmax(np.abs([check.errors.mean, check.errors.sd])))
 
 
-def _assess_repeatedly(draws: Draws, target: Target, seed: int) -> tuple[Assessment, Assessment]:
-    """Assess draws, and again after each correction until they are close; return first and last."""
+def _assess_repeatedly(
+    draws: Draws, target: Target, seed: int
+) -> tuple[Assessment, Assessment, bool]:
+    """Assess draws, and again after each correction until they are close.
+
+    Return the first and the last assessment, and whether the last correction can be trusted.
+    """
     generator = np.random.default_rng(seed)
     last = first = _assess(draws, target, generator)
     for _ in range(MAX_ROUNDS - 1):
@@ -235,9 +242,10 @@ def _assess_repeatedly(draws: Draws, target: Target, seed: int) -> tuple[Assessm
             break
         closer = _assess(last.corrected[0], target, generator)
         if not closer.improves_on(last):
-            break  # one step too far
+            # one step too far; beyond the support, the direction is right all the same
+            return first, last, bool(closer.num_not_finite)
         last = closer
-    return first, last
+    return first, last, True
 
 
 def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Assessment:

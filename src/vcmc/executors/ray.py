@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .._runtime import POLL_SECONDS, num_cores
@@ -195,7 +196,8 @@ class RaySlot(AbstractSlot):
         import ray
 
         if (actor := self._actor) and ray.is_initialized():
-            ray.kill(actor)
+            with suppress(Exception):  # it is of a cluster that was shut down since
+                ray.kill(actor)
         self._actor = None
 
 

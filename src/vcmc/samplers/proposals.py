@@ -31,15 +31,23 @@ class Proposals(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A multivariate Student t with tails slightly heavier than a Gaussian's in any dimension."""
+    """A multivariate Student t with tails slightly heavier than a Gaussian's in any dimension.
+
+    Attributes:
+        whitening: the location and the scale of the draws.
+        freedom: degrees of freedom.
+        wide: if not zero, every other point is drawn from a t that is so many times as wide, and
+            the density is that of the mixture: it sees mass that the draws miss.
+    """
 
     whitening: Whitening
     freedom: float
+    wide: float = 0.0
 
     @classmethod
-    def of(cls, draws: Draws) -> "Proposal":
+    def of(cls, draws: Draws, wide: float = 0.0) -> "Proposal":
         """Return the proposal with the location and the scale of draws."""
-        return cls(Whitening.from_draws(draws), 10.0 + draws.shape[1])
+        return cls(Whitening.from_draws(draws), 10.0 + draws.shape[1], wide)
 
     def propose(
         self,
@@ -59,13 +67,26 @@ class Proposal(NamedTuple):
         dim = len(self.whitening.centre)
         normal = generator.normal(size=(count, dim))
         white = normal / np.sqrt(generator.chisquare(self.freedom, size=(count, 1)) / self.freedom)
+        if self.wide:
+            white[::2] *= self.wide
         points = self.whitening.unwhiten(white)
         values, _ = target(jnp.asarray(points))
-        log_density = (
-            -0.5 * (self.freedom + dim) * np.log1p(np.sum(white**2, axis=1) / self.freedom)
-        )
-        log_ratios = np.asarray(values) - log_density
+        log_ratios = np.asarray(values) - self._log_density(white)
         return Proposals(points, np.where(np.isfinite(log_ratios), log_ratios, -np.inf))
+
+    def _log_density(self, white: Draws) -> Float[np.ndarray, " draw"]:
+        """Return the log density of whitened points, up to a constant."""
+        dim = white.shape[1]
+
+        def student(squares: np.ndarray) -> np.ndarray:
+            return -0.5 * (self.freedom + dim) * np.log1p(squares / self.freedom)
+
+        squares = np.sum(white**2, axis=1)
+        if not self.wide:
+            return student(squares)
+        return np.logaddexp(
+            student(squares), student(squares / self.wide**2) - dim * np.log(self.wide)
+        )
 
 
 def systematic_resample(
