@@ -93,7 +93,8 @@ def refine(
 
     Returns:
         The tree with new draws in `posterior`: of many chains, for which R-hat is meaningful, or
-        of one chain of resampled proposals. The attribute `refined_by` says which.
+        of one chain of resampled proposals. The attribute `refined_by` says which, or that the
+        draws before were better ("shift and scale", "nothing") and were kept.
     """
     if not min_ess > 0:
         raise ValueError(f"min_ess must be above 0; got {min_ess!r}.")
@@ -204,6 +205,7 @@ def _better(
     mean log density plus entropy.
     """
     after = _flat(refined.points)
+    evaluations = {"refined_evaluations": refined.settings["refined_evaluations"]}
     if refined.settings.get("refined_rhat", 1.0) > MAX_TRUSTED_RHAT:
         objective, objective_before = (
             _objective(draws, target, seed) for draws in (after, _flat(points))
@@ -211,31 +213,22 @@ def _better(
         if not objective_before > objective:
             return refined
         note = "the draws before refinement were kept, as their objective is larger."
-        return _unrefined(points, refined, [*refined.notes, note])
+        return RefinedDraws(points, evaluations | {"refined_by": "nothing"}, [*refined.notes, note])
     error = largest_error(after, target, seed)
     if not error > MIN_NOTABLE_ERROR:
         return refined
     error_before = largest_error(_flat(shifted), target, seed)
     if not 2 * error_before < error:
         return refined
-    note = (
-        f"the draws before refinement were kept: their estimated errors (at most "
-        f"{error_before:.2g} sd) are below the Monte Carlo error of refined draws ({error:.2g} "
-        "sd). Raise min_ess for better ones."
-    )
-    kept = _unrefined(shifted, refined, [])
-    return kept._replace(settings=kept.settings | {"refinement": note})
-
-
-def _unrefined(
-    points: Float[np.ndarray, "chain draw dim"], refined: RefinedDraws, notes: list[str]
-) -> RefinedDraws:
-    """Return draws that stay as they were, or were only shifted and scaled."""
     settings = {
         "refined_by": "shift and scale",
-        "refined_evaluations": refined.settings["refined_evaluations"],
+        "refinement": (
+            "The draws before refinement were kept: their estimated errors (at most "
+            f"{error_before:.2g} sd) are below the Monte Carlo error of refined draws "
+            f"({error:.2g} sd). Raise min_ess for better ones."
+        ),
     }
-    return RefinedDraws(points, settings, notes)
+    return RefinedDraws(shifted, evaluations | settings, [])
 
 
 def _flat(points: Float[np.ndarray, "chain draw dim"]) -> Float[np.ndarray, "draw dim"]:

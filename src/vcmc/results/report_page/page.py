@@ -25,6 +25,7 @@ HIDDEN_ATTRIBUTES = (  # prefixes of attributes that are shown elsewhere, or are
     "can_be_refined",
     "space",
     "shard_warnings",
+    "exact",
 )
 GENERATOR = b'<meta name="generator" content="vcmc">'  # at the beginning of every page
 MAX_HEAD_BYTES = 1000  # that hold it
@@ -182,7 +183,7 @@ def _settings(tree: "DataTree", command: str) -> str:
     lines = "".join(
         f"<tr><th scope=row>{html.escape(str(name))}</th><td>{html.escape(_text(value))}</td></tr>"
         for name, value in tree.attrs.items()
-        if not str(name).startswith(HIDDEN_ATTRIBUTES)
+        if not str(name).startswith(HIDDEN_ATTRIBUTES) and np.size(value) and str(value)
     )
     repeat = (
         f"<p>To repeat the run:</p><pre tabindex=0><code>{html.escape(command)}</code></pre>"
