@@ -5,7 +5,7 @@ import pytest
 
 import vcmc
 from vcmc import density
-from vcmc.density import Subposterior, evaluate, hessian_products, prepare
+from vcmc.density import Subposterior, evaluate, hessian_products, log_priors, prepare
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +58,9 @@ def test_a_batched_density_is_the_same(subposterior):
     point = jnp.ones(3)
     assert subposterior.batched().is_batched
     np.testing.assert_array_equal(subposterior.batched()(point), subposterior(point))
+
+
+def test_log_priors_are_those_of_the_model(conjugate):
+    points = np.random.default_rng(0).normal(size=(70, 3))  # more than a batch
+    expected = [float(conjugate.model.log_prior_at(jnp.asarray(point))) for point in points]
+    np.testing.assert_allclose(log_priors(conjugate.model, points), expected, rtol=1e-12)

@@ -68,6 +68,18 @@ def _evaluate(
     return jax.vmap(jax.value_and_grad(density))(points)
 
 
+def log_priors(model: Model, points: Float[np.ndarray, "point dim"]) -> Float[np.ndarray, " point"]:
+    """Return the log prior densities of points; no row is needed for them."""
+    parts = [_log_priors(model, jnp.asarray(batch)) for batch in _batches(jnp.asarray(points))]
+    return np.asarray(_concatenate(parts, len(points)))
+
+
+@compiled_per_model
+@partial(jax.jit, static_argnums=0)
+def _log_priors(model: Model, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
+    return jax.vmap(model.log_prior_at)(points)
+
+
 def hessian_products(
     density: Subposterior, point: Point, directions: Float[Array, "direction dim"]
 ) -> Float[Array, "direction dim"]:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..data.params import to_params
-from ..density import evaluate
+from ..density import evaluate, log_priors
 from ..linalg.stein import Matrix, matrix_from_products
 from ..linalg.whitening import Whitening
 from ..samplers.start import climb, search_starts
@@ -126,7 +126,7 @@ def _outward_points(whitening: Whitening, target: Target, seed: int) -> list[Arr
     points = centre + (offsets[:, None] * np.eye(dim)[axes][:, None]) * sds
     flat = jnp.asarray(points.reshape(-1, dim))
     values, scores = (np.asarray(part) for part in evaluate(target.pilot, flat))
-    log_prior = np.asarray(jax.jit(jax.vmap(target.model.log_prior_at))(flat))
+    log_prior = log_priors(target.model, np.asarray(flat))
     log_prior = np.where(np.isfinite(log_prior), log_prior, -np.inf).reshape(len(axes), -1)
     near_prior = log_prior >= log_prior.max(axis=1, keepdims=True) - MAX_PRIOR_FALL
     outward = np.sum(scores * (points.reshape(-1, dim) - centre), axis=1) > 0

@@ -15,11 +15,11 @@ log density has steps, of which no gradient tells.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from ..density import log_priors
 from ..linalg.shrinkage import TINY
 from ..linalg.whitening import Whitening
 from ..target import Target
@@ -115,8 +115,7 @@ def _chosen_lines(
         return np.arange(dim)
     near = t[np.abs(t) < 10]
     lines = whitening.centre + near[:, None] * directions[:, None]
-    log_prior = jax.jit(jax.vmap(target.model.log_prior_at))
-    values = np.asarray(log_prior(jnp.asarray(lines.reshape(-1, dim)))).reshape(dim, len(near))
+    values = log_priors(target.model, lines.reshape(-1, dim)).reshape(dim, len(near))
     basis = np.stack([np.ones_like(near), near, near**2], axis=1)
     residuals = values.T - basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]
     doubt = np.nan_to_num(np.abs(residuals).max(axis=0), nan=np.inf)
