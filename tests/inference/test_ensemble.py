@@ -6,7 +6,7 @@ import pytest
 from scipy.special import digamma, polygamma
 
 import vcmc
-from vcmc.inference.ensemble import Goal, run_chains
+from vcmc.inference.ensemble import Goal, _Chains, run_chains
 from vcmc.target import Target
 
 SHAPE = 3.0
@@ -82,3 +82,18 @@ def test_starts_that_are_nowhere_finite_are_refused(skewed):
         run_chains(
             nowhere, np.zeros((50, 3)) + np.random.default_rng(0).normal(size=(50, 3)), Goal(10.0)
         )
+
+
+def test_chains_that_do_not_move_get_shorter_steps_and_keep_their_coordinates(skewed):
+    """Coordinates whitened by chains that hardly moved once froze all chains of a horseshoe."""
+    target, mean, covariance = skewed
+    starts = np.random.default_rng(0).multivariate_normal(mean, covariance, size=100)
+    chains = _Chains(target, starts, np.random.default_rng(0))
+    state = chains.initial_state(32)
+    chains.positions = [starts[:32]] * 50
+    chains.acceptances = [0.01] * 50
+    before = chains.step_size.averaged
+    after = chains.whitened_again(state)
+    np.testing.assert_array_equal(after.position, state.position)
+    assert chains.step_size.current < before
+    assert chains.num_warmup > 50  # which is adapted again

@@ -34,6 +34,7 @@ MAX_LEAPFROG_STEPS = 64  # in a trajectory
 # are enough positions for a covariance.
 WHITENING_ITERATIONS = (50, 100, 200)
 MAX_WHITE_RHAT = 1.3
+MIN_ACCEPTANCE = 0.2  # below, steps are too long for the chains to tell their covariance
 MIN_POSITIONS_PER_COORDINATE = 5
 
 Batch = Float[np.ndarray, "chain dim"]
@@ -118,7 +119,8 @@ class _Chains:
     @property
     def num_warmup(self) -> int:
         """Iterations to leave out: the first quarter since the coordinates were chosen, or more."""
-        return self.first + max(MIN_WARMUP, (len(self.positions) - self.first) // 4)
+        fewest = 2 * MIN_WARMUP if self.first else MIN_WARMUP  # other coordinates, other steps
+        return self.first + max(fewest, (len(self.positions) - self.first) // 4)
 
     @property
     def num_kept(self) -> int:
@@ -194,16 +196,23 @@ class _Chains:
         return new_state
 
     def whitened_again(self, state: State) -> State:
-        """Whiten the coordinates by the recent positions, if the chains disagree in them."""
-        recent = np.stack(self.positions[len(self.positions) // 2 :], axis=1)
+        """Whiten the coordinates by the recent positions, if the chains disagree in them.
+
+        Where hardly a trajectory is accepted, the step size is reduced instead.
+        """
+        half = len(self.positions) // 2
+        recent = np.stack(self.positions[half:], axis=1)
         points = recent.reshape(-1, recent.shape[2])
+        if np.nanmax(convergence.rhat(recent[None])) <= MAX_WHITE_RHAT:
+            return state
+        size = self.step_size.averaged
+        if np.mean(self.acceptances[half:]) < MIN_ACCEPTANCE:
+            self.step_size, self.first = _StepSize(size / 3), len(self.positions)
+            return state
         if len(points) < MIN_POSITIONS_PER_COORDINATE * points.shape[1]:
             return state
-        if not np.nanmax(convergence.rhat(recent[None])) > MAX_WHITE_RHAT:
-            return state
         self.whitening = Whitening.from_draws(points)
-        self.step_size = _StepSize(points.shape[1] ** -0.25)
-        self.first = len(self.positions)
+        self.step_size, self.first = _StepSize(size), len(self.positions)
         return self._evaluate(self.whitening.whiten(self.positions[-1]))
 
     def summarize(self, min_ess: float) -> Run:
