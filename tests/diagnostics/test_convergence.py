@@ -123,8 +123,10 @@ def arviz_ess(draws):
 
 
 def assert_same(draws):
-    np.testing.assert_allclose(rhat(draws), arviz_rhat(draws), rtol=1e-8, err_msg=f"{draws.shape}")
-    np.testing.assert_allclose(ess(draws), arviz_ess(draws), rtol=1e-8, err_msg=f"{draws.shape}")
+    # of draws in single precision, ArviZ 1.x rounds some intermediate results to it
+    rtol = 4 * np.finfo(np.float32).eps if draws.dtype == np.float32 else 1e-8
+    np.testing.assert_allclose(rhat(draws), arviz_rhat(draws), rtol=rtol, err_msg=f"{draws.shape}")
+    np.testing.assert_allclose(ess(draws), arviz_ess(draws), rtol=rtol, err_msg=f"{draws.shape}")
 
 
 @QUIET

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, Generator, Philox
 
 NUMBER_KINDS = "biufc"  # NumPy's codes of the types of arrays that are stored
+MAX_WEAK_SIZE = 1000  # of weakly typed arrays, which are restored number by number
 BIT_GENERATORS = {kind.__name__: kind for kind in (MT19937, PCG64, PCG64DXSM, Philox, SFC64)}
 
 
@@ -100,7 +101,10 @@ def _pack_leaf(path: str, leaf: Any) -> tuple[dict[str, Any], np.ndarray | None]
         if array.dtype.kind not in NUMBER_KINDS:
             raise NotPlain(f"state{path} is an array of type {array.dtype}")
         if isinstance(leaf, jax.Array):
-            return {"kind": "jax", "is_weak": bool(leaf.weak_type)}, array
+            is_weak = bool(leaf.weak_type)
+            if is_weak and not 0 < array.size <= MAX_WEAK_SIZE:
+                raise NotPlain(f"state{path} is a weakly typed array of shape {array.shape}")
+            return {"kind": "jax", "is_weak": is_weak}, array
         return {"kind": "numpy" if isinstance(leaf, np.ndarray) else "number"}, array
     if isinstance(leaf, Generator) and type(leaf.bit_generator).__name__ in BIT_GENERATORS:
         return {"kind": "generator", "state": _to_plain(leaf.bit_generator.state)}, None
@@ -110,12 +114,11 @@ def _pack_leaf(path: str, leaf: Any) -> tuple[dict[str, Any], np.ndarray | None]
 
 
 def _restore_jax(leaf: Mapping[str, Any], array: Any) -> jax.Array:
-    restored = jnp.asarray(array)
-    if leaf["is_weak"]:
-        # as JAX restores a pickled array; programs are compiled for weak types, and may round
-        # otherwise
-        restored.aval = restored.aval.update(weak_type=True)  # type: ignore[misc]
-    return restored
+    if not leaf["is_weak"]:
+        return jnp.asarray(array)
+    # Programs are compiled for weak types, and may round otherwise. Python's numbers have them.
+    numbers = [jnp.asarray(number) for number in array.ravel().tolist()]
+    return jnp.stack(numbers).reshape(array.shape)
 
 
 def _restore_generator(leaf: Mapping[str, Any], array: Any) -> Generator:
