@@ -97,9 +97,13 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, is_synced: boo
     np.savez(buffer, allow_pickle=False, **arrays)
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.comment = bytes(CHECKSUM_BYTES)  # which is the end of the file
-    content = buffer.getbuffer()  # without a copy: results may be large
-    content[-CHECKSUM_BYTES:] = _checksum(path, content[:-CHECKSUM_BYTES])
-    write(path, content, is_synced=is_synced)
+    # Without a copy, as results may be large. After an error, too, the view must be released:
+    # Python could not free the buffer otherwise.
+    with buffer.getbuffer() as content:
+        with content[:-CHECKSUM_BYTES] as checked:
+            checksum = _checksum(path, checked)
+        content[-CHECKSUM_BYTES:] = checksum
+        write(path, content, is_synced=is_synced)
 
 
 def read_arrays(path: Path) -> Arrays | None:
