@@ -118,7 +118,7 @@ def _pilot_modes(whitening: Whitening, target: Target, seed: int) -> list[Vector
 def _outward_points(whitening: Whitening, target: Target, seed: int) -> list[Array]:
     """Return points on the axes at which a shard's score points away from the draws' mean."""
     centre, dim = whitening.centre, len(whitening.centre)
-    sds = np.linalg.norm(np.asarray(whitening.whiten_scores(np.eye(dim))), axis=1)
+    sds = np.linalg.norm(whitening.root_rows, axis=1)
     steps = MIN_DISTANCE_SD * target.num_shards**0.5 * DISTANCE_RATIO ** np.arange(NUM_DISTANCES)
     num_axes = max(1, MAX_SCANNED_POINTS // (2 * NUM_DISTANCES))
     axes = np.random.default_rng(seed).permutation(dim)[:num_axes]

@@ -96,8 +96,7 @@ def _named(coordinates: Int[np.ndarray, " line"], names: Sequence[str]) -> str:
 
 def _line_directions(whitening: Whitening) -> Float[np.ndarray, "dim dim"]:
     """Return, for each coordinate, the change of a point per sd of that coordinate."""
-    dim = len(whitening.centre)
-    white = np.asarray(whitening.whiten_scores(np.eye(dim)))  # rows of the root
+    white = whitening.root_rows
     lengths = np.linalg.norm(white, axis=1, keepdims=True)
     return np.asarray(whitening.unwhiten_directions(white / np.maximum(lengths, TINY)))
 

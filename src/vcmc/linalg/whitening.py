@@ -61,6 +61,11 @@ class Whitening(eqx.Module):
         """Whether covariances are whitened, not variances alone."""
         return isinstance(self.root, DenseOperator)
 
+    @property
+    def root_rows(self) -> Float[np.ndarray, "dim dim"]:
+        """The rows of the root, in NumPy; the length of each is the sd of its coordinate."""
+        return np.asarray(self.whiten_scores(np.eye(len(self.centre))))
+
     def whiten(self, points: Float[Values, "*batch dim"]) -> Float[Values, "*batch dim"]:
         """Map points to whitened coordinates."""
         return self.root.solve(points - self.centre)
