@@ -19,7 +19,7 @@ from typing import NamedTuple, cast
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..linalg.operators import (
     MAX_DENSE_DIM,
@@ -27,6 +27,7 @@ from ..linalg.operators import (
     DenseOperator,
     DiagonalOperator,
 )
+from ..linalg.pairing import sum_pairs
 from ..linalg.shrinkage import covariance_root, means_and_covariances, shrunk
 from ..linalg.whitening import Whitening
 from ..space import Point, Product, Scalar
@@ -81,6 +82,20 @@ class Affine(AbstractAggregator):
             return self.scale_operator.contract(prepared)
         # XLA's own sum over the first axis takes twenty times as long
         return self.scale_operator @ (jnp.ones(len(prepared)) @ prepared)
+
+    def merge_pairs(
+        self, prepared: Float[Array, "shard draw dim"], pairs: Int[np.ndarray, "shard draw"]
+    ) -> Float[Array, "draw dim"]:
+        # The map is linear: each shard's draws are scaled once, and added up as paired.
+        scale, parts = self.scale_operator.numpy(), np.asarray(prepared)
+        if self.per_shard:
+            scales = (type(scale)(values) for values in scale.values)
+            parts = (part @ scale.T for part, scale in zip(parts, scales, strict=True))
+            white = sum_pairs(parts, pairs)
+        else:
+            white = sum_pairs(parts, pairs) @ scale.T
+        whitening = Whitening(np.asarray(self.whitening.centre), self.root.numpy())
+        return jnp.asarray(whitening.unwhiten(np.asarray(self.shift.values) + white))
 
     def log_dets(self, prepared: Float[Array, "shard dim"]) -> Float[Array, " shard"]:
         del prepared
