@@ -61,7 +61,7 @@ def bernoulli() -> Comparison:
     successes = int(y.sum())
     exact = np.random.default_rng(2).beta(successes + 1, len(y) - successes + 1, size=200_000)
     return vcmc.compare(
-        model, {"y": y}, num_shards=15, num_draws=4000, combiners=MENU, reference={"p": exact}
+        model, {"y": y}, num_shards=15, shard_draws=4000, combiners=MENU, reference={"p": exact}
     )
 
 

@@ -113,7 +113,7 @@ def serial_chain(problem: Problem, seed: int, stretch: int = 1) -> Sample:
             problem.model,
             problem.rows,
             num_shards=1,
-            num_draws=stretch * problem.num_draws,
+            shard_draws=stretch * problem.num_draws,
             seed=seed,
             combiner=Average(),
             progress=False,
@@ -133,7 +133,7 @@ def shard_draws(problem: Problem, partition: vcmc.Partition) -> Sample:
         tree = vcmc.infer(
             problem.model,
             partition,
-            num_draws=problem.num_draws,
+            shard_draws=problem.num_draws,
             seed=SHARD_SEED,
             combiner=Average(),
             progress=False,

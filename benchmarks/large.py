@@ -121,7 +121,7 @@ def main(folder: Path) -> None:
         splitting = time.perf_counter() - begin
         with CountingProcesses(2) as executor:
             tree = vcmc.infer(
-                model, partition, num_draws=NUM_DRAWS, sampler=SAMPLER, executor=executor
+                model, partition, shard_draws=NUM_DRAWS, sampler=SAMPLER, executor=executor
             )
             tasks = [Task((shard,)) for shard in (0, NUM_SHARDS - 1)]
             peaks = list(executor.map(peak_memory, tasks, ShardCache(model, partition)))

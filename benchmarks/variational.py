@@ -54,7 +54,7 @@ def compare(
 ) -> None:
     """Sample the shards, combine their draws by all methods, and print errors and seconds."""
     partition = vcmc.split(rows, NUM_SHARDS, seed=3)
-    tree = vcmc.infer(model, partition, num_draws=1000, seed=3, combiner=Average())
+    tree = vcmc.infer(model, partition, shard_draws=1000, seed=3, combiner=Average())
     (name,) = model.space  # unconstrained, so that points are the values themselves
     draws = tree["subposterior"][name].to_numpy().reshape(NUM_SHARDS, 1000, model.space.dim)
     target = Target(
@@ -85,7 +85,7 @@ def probit() -> None:
     model = Probit(dim)
     beta = np.random.default_rng(1).normal(size=dim) / np.sqrt(dim)
     rows = model.simulate(0, num_rows, {"beta": beta}).rows
-    serial = [vcmc.infer(model, rows, num_shards=1, num_draws=5000, seed=seed) for seed in (1, 2)]
+    serial = [vcmc.infer(model, rows, num_shards=1, shard_draws=5000, seed=seed) for seed in (1, 2)]
     seconds = serial[1].attrs["seconds_sample"]
     say(
         f"probit, {num_rows} rows, {dim} coefficients; serial Gibbs chain, 5 000 sweeps and "
@@ -103,11 +103,11 @@ def mixture() -> None:
     simulated = model.simulate(0, num_rows)
     fresh = jnp.asarray(model.simulate(1, 100, simulated.params).rows["x"])
     serial = [
-        vcmc.infer(model, simulated.rows, num_shards=1, num_draws=1000, seed=seed)
+        vcmc.infer(model, simulated.rows, num_shards=1, shard_draws=1000, seed=seed)
         for seed in (1, 2)
     ]
     nuts = vcmc.infer(
-        model, simulated.rows, num_shards=1, num_draws=200, sampler=NUTS(num_warmup=100)
+        model, simulated.rows, num_shards=1, shard_draws=200, sampler=NUTS(num_warmup=100)
     )
     gibbs_seconds, nuts_seconds = (tree.attrs["seconds_sample"] for tree in (serial[1], nuts))
     say(
@@ -136,7 +136,7 @@ def large() -> None:
     beta = np.random.default_rng(1).normal(size=dim) / np.sqrt(dim)
     rows = model.simulate(0, num_rows, {"beta": beta}).rows
     serial = vcmc.infer(
-        model, rows, num_shards=1, num_draws=num_sweeps - 100, seed=1, combiner=Average()
+        model, rows, num_shards=1, shard_draws=num_sweeps - 100, seed=1, combiner=Average()
     )
     seconds = serial.attrs["seconds_sample"]
     exact = serial["posterior"]["beta"].to_numpy()[0]
@@ -145,7 +145,7 @@ def large() -> None:
         f"{seconds:.1f} s"
     )
     partition = vcmc.split(rows, NUM_SHARDS, seed=3)
-    tree = vcmc.infer(model, partition, num_draws=1000, seed=3, combiner=Average())
+    tree = vcmc.infer(model, partition, shard_draws=1000, seed=3, combiner=Average())
     shard_seconds = tree.attrs["seconds_sample"]
     say(
         f"{NUM_SHARDS} shards, 1 000 draws each: {shard_seconds:.1f} s, "

@@ -161,7 +161,7 @@ def test_infer_names_a_shard_without_information(conjugate, partition):
     x[partition.members[3], 2] = 0
     silent = vcmc.Partition({"x": x, "y": partition.rows["y"]}, partition.members)
     assert_not_good(
-        lambda: vcmc.infer(conjugate.model, silent, num_draws=300, progress=False),
+        lambda: vcmc.infer(conjugate.model, silent, shard_draws=300, progress=False),
         "1 of 8 shards holds no information on beta[2]",
     )
 
@@ -224,7 +224,7 @@ def inferred(model, partition, y, combiner):
 
 def test_a_probit_regression_without_a_plant_is_good(outcomes):
     tree = inferred(PROBIT, outcomes, outcomes.rows["y"], DEFAULT)
-    whole = vcmc.infer(PROBIT, outcomes.rows, num_shards=1, num_draws=2000, progress=False)[
+    whole = vcmc.infer(PROBIT, outcomes.rows, num_shards=1, shard_draws=2000, progress=False)[
         "posterior"
     ]["beta"]
     assert_good_and_right(

@@ -73,7 +73,7 @@ model = vcmc.Model(
     lambda params, rows: -0.5 * (rows["y"] - params["mean"]) ** 2,
 )
 rows = {"y": np.random.default_rng(0).normal(size=40)}
-vcmc.infer(model, rows, num_shards=2, num_draws=4, progress="lines")  # few draws: warnings
+vcmc.infer(model, rows, num_shards=2, shard_draws=4, progress="lines")  # few draws: warnings
 print("finished")
 """
 

@@ -100,7 +100,7 @@ def test_a_run_goes_from_files_to_a_result(name, data, more, folder, tmp_path):
     assert "The result is good." in page
     typed = shlex.split((out / "command.txt").read_text())
     assert typed[:4] == ["vcmc", *map(str, words[:3])]
-    assert "--num-draws" in typed
+    assert "--shard-draws" in typed
     (out / "report.html").unlink()
     assert str(out / "report.html") in run_vcmc("report", out)
     assert (out / "report.html").read_text() == page
@@ -115,7 +115,7 @@ def test_a_run_goes_from_files_to_a_result(name, data, more, folder, tmp_path):
 
 def test_a_result_that_is_not_good_has_an_exit_code_of_its_own(folder, tmp_path):
     words = ("run", f"{folder}/models.py:plain", folder / "rows.npz", "--num-shards", 4)
-    output = run_vcmc(*words, "--num-draws", 20, "--out", tmp_path / "run", code=3)
+    output = run_vcmc(*words, "--shard-draws", 20, "--out", tmp_path / "run", code=3)
     assert "The result is doubtful." in output
     assert "DoubtfulWarning" not in output
 
@@ -123,17 +123,17 @@ def test_a_result_that_is_not_good_has_an_exit_code_of_its_own(folder, tmp_path)
 def test_more_draws_extend_a_run(folder, tmp_path):
     out = tmp_path / "run"
     words = ("run", f"{folder}/models.py:plain", folder / "rows.npz", "--num-shards", 4)
-    first = CliRunner().invoke(main, [*map(str, words), "--num-draws", "150", "--out", str(out)])
+    first = CliRunner().invoke(main, [*map(str, words), "--shard-draws", "150", "--out", str(out)])
     assert first.exit_code in (0, 3)
     blocks = {path: path.read_bytes() for path in out.glob("draws/*/0000[0-3].npz")}
     assert len(blocks) == 16
-    run_vcmc(*words, "--num-draws", 400, "--out", out)
+    run_vcmc(*words, "--shard-draws", 400, "--out", out)
     assert vcmc.load(out)["posterior"].sizes["draw"] == 400
     assert all(path.read_bytes() == content for path, content in blocks.items())
-    assert "--num-draws 400" in (out / "command.txt").read_text()
-    refused = run_vcmc(*words, "--num-draws", 100, "--out", out, code=1)
-    assert "num_draws: the run has 400, given 100 (a run can be extended, not" in refused
-    assert "--num-draws 400" in (out / "command.txt").read_text()
+    assert "--shard-draws 400" in (out / "command.txt").read_text()
+    refused = run_vcmc(*words, "--shard-draws", 100, "--out", out, code=1)
+    assert "shard_draws: the run has 400, given 100 (a run can be extended, not" in refused
+    assert "--shard-draws 400" in (out / "command.txt").read_text()
 
 
 def test_files_of_draws_are_combined(tmp_path):
@@ -277,7 +277,7 @@ def test_a_result_is_not_overwritten_by_its_refinement(folder, tmp_path):
 def test_a_terminated_run_can_be_resumed(folder, tmp_path):
     """The signal is sent when rows have been split and the shards are sampled."""
     words = ["run", f"{folder}/models.py:plain", f"{folder}/rows.parquet", "--num-shards", "2"]
-    words += ["--out", str(tmp_path / "run"), "--num-draws", "100000000", *COLUMNS]
+    words += ["--out", str(tmp_path / "run"), "--shard-draws", "100000000", *COLUMNS]
     (tmp_path / "temporary").mkdir()
     with subprocess.Popen(
         [sys.executable, "-c", "from vcmc.cli import main; main()", *words],

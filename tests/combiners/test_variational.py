@@ -72,10 +72,14 @@ def test_small_shards_of_a_probit_regression_lose_their_common_bias():
     model = Probit(dim)
     beta = np.random.default_rng(1).normal(size=dim) / np.sqrt(dim)
     rows = model.simulate(0, 4000, {"beta": beta}).rows
-    settings = {"num_shards": num_shards, "sampler": vcmc.samplers.ProbitGibbs(), "num_draws": 500}
+    settings = {
+        "num_shards": num_shards,
+        "sampler": vcmc.samplers.ProbitGibbs(),
+        "shard_draws": 500,
+    }
     tree = vcmc.infer(model, rows, combiner=Variational(BlockFamily()), **settings)
     averaged = vcmc.infer(model, rows, combiner=Consensus(diagonal=True), **settings)
-    full = vcmc.infer(model, rows, num_shards=1, num_draws=2000)
+    full = vcmc.infer(model, rows, num_shards=1, shard_draws=2000)
     expected = full["posterior"]["beta"].to_numpy()[0].mean(axis=0)
 
     def error(tree):
@@ -98,7 +102,7 @@ def test_mixtures_are_merged_whatever_their_labels():
         3, 1500, {"centres": np.array([[-3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])}
     ).rows
     partition = vcmc.split(rows, 5)
-    tree = vcmc.infer(model, partition, combiner=Variational(BlockFamily()), num_draws=500)
+    tree = vcmc.infer(model, partition, combiner=Variational(BlockFamily()), shard_draws=500)
     values = tree["subposterior"]["centres"].to_numpy()[:, 0].copy()
     values[2] = values[2][:, [1, 2, 0]]
     values[4] = values[4][:, [2, 1, 0]]
@@ -117,7 +121,7 @@ def test_matrices_can_be_merged_by_their_spectra():
     model = NormalWishart(3)
     rows = model.simulate(0, 1000, {"precision": np.diag([1.0, 2.0, 4.0])}).rows
     tree = vcmc.infer(
-        model, rows, num_shards=4, combiner=Variational(family=SpectralFamily()), num_draws=400
+        model, rows, num_shards=4, combiner=Variational(family=SpectralFamily()), shard_draws=400
     )
     assert np.linalg.eigvalsh(tree["posterior"]["precision"]).min() > 0
     shard = vcmc.split(rows, 1).load(0)
@@ -166,7 +170,7 @@ def test_a_mixed_model_goes_through_blocks_and_beats_consensus():
     }
     model = vcmc.Model(space, mixed_log_prior, mixed_log_likelihood)
     partition = vcmc.split(rows, num_shards)
-    tree = vcmc.infer(model, partition, combiner=Variational(BlockFamily()), num_draws=500)
+    tree = vcmc.infer(model, partition, combiner=Variational(BlockFamily()), shard_draws=500)
     consensus = vcmc.combine(tree, model=model, rows=partition, combiner=Consensus())
     affine = vcmc.combine(tree, model=model, rows=partition)
     exact = vcmc.refine(affine, model, partition, min_ess=4000, seed=1)
@@ -281,7 +285,7 @@ def test_combine_gives_what_infer_gave_whatever_the_order_of_names():
     model = vcmc.from_numpyro(model, rows)
     partition = vcmc.split(rows, 3)
     combiner = Variational(family=BlockFamily({"log_sd": VectorFamily(full=False)}))
-    tree = vcmc.infer(model, partition, combiner=combiner, num_draws=300)
+    tree = vcmc.infer(model, partition, combiner=combiner, shard_draws=300)
     assert "BlockFamily" in tree.attrs["combiner"]
     again = vcmc.combine(tree, combiner=combiner, model=model, rows=partition)
     for name in ("mean", "log_sd"):
@@ -361,7 +365,9 @@ def test_draws_are_kept_if_combining_fails(conjugate):
     with pytest.raises(
         vcmc.CombineError, match=r"sampled, but combining them failed.*more draws than"
     ) as caught:
-        vcmc.infer(conjugate.model, conjugate.rows, num_shards=2, num_draws=100, combiner=combiner)
+        vcmc.infer(
+            conjugate.model, conjugate.rows, num_shards=2, shard_draws=100, combiner=combiner
+        )
     assert dict(caught.value.tree["subposterior"].sizes)["draw"] == 100
     assert "posterior" in vcmc.combine(caught.value.tree).children
 

@@ -83,7 +83,7 @@ def test_single_precision_is_no_offence():
         lambda params: -0.5 * jnp.sum(params["beta"] ** 2),
         lambda params, rows: -0.5 * (rows["x"] @ params["beta"].astype(jnp.float32)) ** 2,
     )
-    vcmc.infer(model, {"x": x}, num_shards=7, num_draws=20, sampler=SAMPLER)
+    vcmc.infer(model, {"x": x}, num_shards=7, shard_draws=20, sampler=SAMPLER)
 
 
 def mixture(space):
@@ -119,7 +119,7 @@ def test_components_that_share_their_labels_are_fine():
         "centres": vcmc.Exchangeable(2, vcmc.Real()),
         "shares": vcmc.Simplex(2, exchangeable=True),
     }
-    vcmc.infer(mixture(space), rows, num_shards=2, num_draws=300)
+    vcmc.infer(mixture(space), rows, num_shards=2, shard_draws=300)
 
 
 def test_a_prior_that_tells_components_apart_is_refused_however_many_the_rows():

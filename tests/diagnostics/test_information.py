@@ -40,7 +40,7 @@ def normal_prior(params):
 def infer(log_prior=normal_prior):
     model = vcmc.Model({"beta": vcmc.Real(2)}, log_prior, half_silent)
     sampler = vcmc.samplers.NUTS(num_warmup=100)
-    return vcmc.infer(model, RARE, num_shards=3, num_draws=20, sampler=sampler)
+    return vcmc.infer(model, RARE, num_shards=3, shard_draws=20, sampler=sampler)
 
 
 def target(shards):

@@ -87,7 +87,7 @@ def test_an_error_of_the_diagnosis_is_not_called_one_of_combining(conjugate, mon
         vcmc.AssessmentError,
         match=r"combined, but diagnosing them failed.*RuntimeError: a worker is gone",
     ) as caught:
-        vcmc.infer(conjugate.model, conjugate.rows, num_shards=2, num_draws=100, sampler=sampler)
+        vcmc.infer(conjugate.model, conjugate.rows, num_shards=2, shard_draws=100, sampler=sampler)
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert caught.value.tree["posterior"].sizes["draw"] == 100
     assert caught.value.tree["subposterior"].sizes["shard"] == 2
@@ -105,7 +105,7 @@ def test_an_error_of_the_refinement_keeps_the_combined_draws(conjugate, monkeypa
             conjugate.model,
             conjugate.rows,
             num_shards=2,
-            num_draws=100,
+            shard_draws=100,
             sampler=sampler,
             refine=True,
         )

@@ -54,9 +54,9 @@ def key_of_shard(partition, shard):
 def test_a_chain_that_fails_is_tried_again(how, conjugate, partition):
     partition, bad = partition
     sampler = FailsAtFirst(num_warmup=50, how=how)
-    tree = vcmc.infer(conjugate.model, partition, num_draws=100, sampler=sampler)
+    tree = vcmc.infer(conjugate.model, partition, shard_draws=100, sampler=sampler)
     plain = vcmc.infer(
-        conjugate.model, partition, num_draws=100, sampler=vcmc.samplers.NUTS(num_warmup=50)
+        conjugate.model, partition, shard_draws=100, sampler=vcmc.samplers.NUTS(num_warmup=50)
     )
     for shard in range(4):
         same = (tree["subposterior"]["beta"][shard] == plain["subposterior"]["beta"][shard]).all()
@@ -79,7 +79,7 @@ def test_what_fails_for_good_is_named(how, reason, conjugate, partition):
     with pytest.raises(
         vcmc.ShardError, match=f"{len(bad)} of 4 shards .* shard {bad[0]}: {reason}"
     ) as caught:
-        vcmc.infer(conjugate.model, partition, num_draws=100, sampler=sampler)
+        vcmc.infer(conjugate.model, partition, shard_draws=100, sampler=sampler)
     assert isinstance(caught.value.__cause__, RuntimeError) == (how == "error")
     sound = [shard for shard in range(4) if shard not in bad]
     assert caught.value.tree.attrs["sound_shards"] == sound

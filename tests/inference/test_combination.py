@@ -25,7 +25,7 @@ def scale_model():
         ),
     )
     sampler = vcmc.samplers.NUTS(num_warmup=200)
-    tree = vcmc.infer(model, rows, num_shards=3, num_draws=300, sampler=sampler)
+    tree = vcmc.infer(model, rows, num_shards=3, shard_draws=300, sampler=sampler)
     return model, rows, tree
 
 
@@ -52,7 +52,7 @@ def test_a_tree_of_infer_never_needs_its_space_again(scale_model, tmp_path):
 def test_an_unfinished_run_remembers_its_space(scale_model, tmp_path):
     model, rows, _ = scale_model
     sampler = vcmc.samplers.NUTS(num_warmup=200)
-    vcmc.infer(model, rows, num_shards=3, num_draws=300, sampler=sampler, store=tmp_path)
+    vcmc.infer(model, rows, num_shards=3, shard_draws=300, sampler=sampler, store=tmp_path)
     (tmp_path / "tree.npz").unlink()
     combined = vcmc.combine(vcmc.load(tmp_path), combiner=Consensus())
     assert (combined["posterior"]["scale"] > 0).all()
@@ -82,7 +82,7 @@ def test_an_error_of_a_combiner_is_one_of_combining(scale_model):
             raise ZeroDivisionError("no weights")
 
     model, rows, _ = scale_model
-    arguments = {"num_shards": 3, "num_draws": 300, "sampler": vcmc.samplers.NUTS(num_warmup=200)}
+    arguments = {"num_shards": 3, "shard_draws": 300, "sampler": vcmc.samplers.NUTS(num_warmup=200)}
     with pytest.raises(
         vcmc.CombineError, match=r"sampled, but combining them failed.*ZeroDivisionError: no w"
     ) as caught:

@@ -14,7 +14,7 @@ NUM_SHARDS, NUM_BLOCKS = 4, 40  # of every chain, with the warm-up
 @pytest.mark.parametrize("executor", ["Local", pytest.param("Processes", marks=pytest.mark.slow)])
 def test_overlap_changes_nothing_but_the_start(executor, conjugate, tmp_path):
     made = vcmc.executors.Processes(2) if executor == "Processes" else vcmc.executors.Local()
-    arguments = {"num_shards": 5, "num_draws": 1000, "executor": made}
+    arguments = {"num_shards": 5, "shard_draws": 1000, "executor": made}
     plain = vcmc.infer(conjugate.model, conjugate.rows, **arguments)
     trees = [
         vcmc.infer(conjugate.model, conjugate.rows, overlap=True, **arguments),
@@ -72,7 +72,7 @@ second_half, interrupted = threading.Event(), threading.Event()
 
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 def test_ctrl_c_in_the_second_half_stops_the_chains_and_keeps_the_store(conjugate, tmp_path):
-    arguments = {"num_shards": NUM_SHARDS, "num_draws": 100 * (NUM_BLOCKS - 1), "overlap": True}
+    arguments = {"num_shards": NUM_SHARDS, "shard_draws": 100 * (NUM_BLOCKS - 1), "overlap": True}
     sampler = Counted(num_warmup=100)
     with pytest.raises(KeyboardInterrupt):
         vcmc.infer(

@@ -29,7 +29,7 @@ def moments(tree, name="beta"):
 
 @pytest.mark.parametrize("num_shards", [1, 4, pytest.param(16, marks=pytest.mark.slow)])
 def test_a_conjugate_posterior_is_recovered(num_shards, conjugate):
-    tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=num_shards, num_draws=2000)
+    tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=num_shards, shard_draws=2000)
     mean, covariance = conjugate.posterior()
     sds = np.sqrt(np.diag(covariance))
     found, found_sds, effective = moments(tree)
@@ -43,7 +43,7 @@ def test_a_conjugate_posterior_is_recovered(num_shards, conjugate):
 @pytest.mark.parametrize(("prior", "power"), [("subposterior", 0.25), ("partial", 1.0)])
 def test_shards_have_the_prior_that_was_asked_for(prior, power, conjugate):
     partition = vcmc.split(conjugate.rows, 4)
-    tree = vcmc.infer(conjugate.model, partition, prior=prior, num_draws=2000)
+    tree = vcmc.infer(conjugate.model, partition, prior=prior, shard_draws=2000)
     for shard, members in enumerate(partition.members):
         mean, covariance = conjugate.posterior(members, power)
         draws = tree["subposterior"]["beta"].to_numpy()[shard]
@@ -59,7 +59,7 @@ def test_averages_of_partial_posteriors_are_called_doubtful(conjugate):
             conjugate.rows,
             num_shards=4,
             prior="partial",
-            num_draws=300,
+            shard_draws=300,
             combiner=vcmc.combiners.Consensus(),
         )
     assert "Partial posteriors" in tree.attrs["warnings"][0]
@@ -67,7 +67,9 @@ def test_averages_of_partial_posteriors_are_called_doubtful(conjugate):
 
 
 def test_the_default_corrects_partial_posteriors(conjugate):
-    tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=4, prior="partial", num_draws=300)
+    tree = vcmc.infer(
+        conjugate.model, conjugate.rows, num_shards=4, prior="partial", shard_draws=300
+    )
     mean, covariance = conjugate.posterior()
     found = tree["posterior"]["beta"].to_numpy()[0]
     np.testing.assert_allclose(
@@ -143,7 +145,7 @@ def test_a_gibbs_sampler_gives_way_where_likelihoods_are_powered():
     model = vcmc.models.Probit(2)
     rows = model.simulate(0, 400).rows
     swiss = vcmc.combiners.Swiss()
-    tree = vcmc.infer(model, rows, num_shards=2, num_draws=500, combiner=swiss)
+    tree = vcmc.infer(model, rows, num_shards=2, shard_draws=500, combiner=swiss)
     assert "NUTS" in tree.attrs["sampler"]
     with pytest.raises(ValueError, match="ProbitGibbs cannot raise a likelihood to a power"):
         vcmc.infer(model, rows, num_shards=2, combiner=swiss, sampler=vcmc.samplers.ProbitGibbs())
@@ -166,7 +168,7 @@ def regression_rows():
 @pytest.mark.slow
 def test_one_shard_agrees_with_numpyros_own_nuts(regression_rows):
     model = vcmc.from_numpyro(scale_regression, regression_rows)
-    tree = vcmc.infer(model, regression_rows, num_shards=1, num_draws=2000)
+    tree = vcmc.infer(model, regression_rows, num_shards=1, shard_draws=2000)
     mcmc = numpyro.infer.MCMC(
         numpyro.infer.NUTS(scale_regression), num_warmup=500, num_samples=2000, progress_bar=False
     )
@@ -198,7 +200,7 @@ def test_positive_parameters_stay_positive_and_come_out_right(regression_rows):
 def test_the_tree_is_arviz_ready(conjugate):
     sampler = vcmc.samplers.NUTS(num_warmup=300, num_chains=2)
     tree = vcmc.infer(
-        conjugate.model, conjugate.rows, num_shards=3, num_draws=400, seed=5, sampler=sampler
+        conjugate.model, conjugate.rows, num_shards=3, shard_draws=400, seed=5, sampler=sampler
     )
     assert dict(tree["posterior"].sizes) == {"chain": 2, "draw": 400, "beta_dim_0": 3}
     assert dict(tree["subposterior"].sizes) == {
@@ -228,7 +230,7 @@ def test_the_tree_is_arviz_ready(conjugate):
 def test_the_tree_can_be_saved_and_read_back(conjugate, tmp_path):
     import xarray
 
-    tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=2, num_draws=300)
+    tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=2, shard_draws=300)
     tree.to_netcdf(tmp_path / "tree.nc")
     again = xarray.open_datatree(tmp_path / "tree.nc")
     np.testing.assert_array_equal(again["posterior"]["beta"], tree["posterior"]["beta"])
@@ -237,7 +239,7 @@ def test_the_tree_can_be_saved_and_read_back(conjugate, tmp_path):
 
 def test_same_seed_same_draws_other_seed_others(conjugate):
     first, again, other = (
-        vcmc.infer(conjugate.model, conjugate.rows, num_shards=2, num_draws=300, seed=seed)
+        vcmc.infer(conjugate.model, conjugate.rows, num_shards=2, shard_draws=300, seed=seed)
         for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first["posterior"]["beta"], again["posterior"]["beta"])
@@ -252,7 +254,7 @@ def test_chains_of_a_shard_and_shards_differ_in_their_draws():
         log_likelihood=lambda params, rows: -0.5 * (rows["y"] - params["mean"]) ** 2,
     )
     sampler = vcmc.samplers.NUTS(num_warmup=200, num_chains=2)
-    tree = vcmc.infer(model, {"y": np.zeros(40)}, num_shards=4, num_draws=250, sampler=sampler)
+    tree = vcmc.infer(model, {"y": np.zeros(40)}, num_shards=4, shard_draws=250, sampler=sampler)
     chains = tree["subposterior"]["mean"].to_numpy().reshape(8, -1)
     assert np.abs(np.corrcoef(chains) - np.eye(8)).max() < 0.4
 
@@ -268,7 +270,7 @@ def test_mixture_shards_start_in_the_same_mode():
             -0.5 * (rows["y"][:, None] - params["centres"]) ** 2, axis=1
         ),
     )
-    tree = vcmc.infer(model, {"y": y}, num_shards=6, num_draws=300)
+    tree = vcmc.infer(model, {"y": y}, num_shards=6, shard_draws=300)
     means = tree["subposterior"]["centres"].mean(("chain", "draw")).to_numpy()
     assert (np.sign(means) == np.sign(means[0])).all()
 
@@ -280,7 +282,7 @@ def test_rows_that_differ_between_shards_are_noticed(conjugate):
     groups = np.minimum(np.arange(len(y)) // 100, 9)
     partition = vcmc.split({"x": x, "y": y}, 10, groups=groups)
     with pytest.warns(vcmc.DoubtfulWarning, match="disagrees with the others"):
-        tree = vcmc.infer(conjugate.model, partition, num_draws=500)
+        tree = vcmc.infer(conjugate.model, partition, shard_draws=500)
     assert "disagree" in " ".join(tree.attrs["warnings"])
 
 
@@ -300,7 +302,7 @@ def test_broken_shards_are_named_and_the_sound_ones_kept(conjugate):
     with pytest.raises(
         vcmc.ShardError, match=f"{len(bad)} of 4 shards .* shard {bad[0]}: its draws"
     ) as caught:
-        vcmc.infer(conjugate.model, partition, num_draws=50, sampler=Broken(num_warmup=50))
+        vcmc.infer(conjugate.model, partition, shard_draws=50, sampler=Broken(num_warmup=50))
     assert caught.value.tree.attrs["sound_shards"] == [k for k in range(4) if k not in bad]
     assert caught.value.tree["subposterior"].sizes["shard"] == 4 - len(bad)
 
@@ -405,7 +407,7 @@ def test_the_loss_of_an_executor_names_the_stage_and_keeps_the_draws(
             conjugate.model,
             conjugate.rows,
             num_shards=3,
-            num_draws=100,
+            shard_draws=100,
             sampler=vcmc.samplers.NUTS(num_warmup=50),
             executor=Lost(stage),
             refine=True,

@@ -31,7 +31,7 @@ def rare():
     y[:: NUM_ROWS // NUM_EVENTS] = 1
     partition = vcmc.split({"y": y}, 4, seed=1)
     with pytest.warns(vcmc.DoubtfulWarning, match="The result is poor"):
-        tree = vcmc.infer(model, partition, num_draws=2000, combiner=Consensus())
+        tree = vcmc.infer(model, partition, shard_draws=2000, combiner=Consensus())
     return model, partition, tree
 
 
@@ -193,7 +193,7 @@ def test_refinement_survives_priors_with_poles(function):
     rows = regression_rows()
     model = vcmc.from_numpyro(function, rows)
     with pytest.warns(vcmc.DoubtfulWarning):
-        tree = vcmc.infer(model, rows, num_shards=4, num_draws=300)
+        tree = vcmc.infer(model, rows, num_shards=4, shard_draws=300)
     with pytest.warns(vcmc.DoubtfulWarning):
         refined = vcmc.refine(tree, model, rows, max_iterations=60)
     assert refined.attrs["verdict"] in ("doubtful", "poor")

@@ -16,7 +16,7 @@ SAMPLER = vcmc.samplers.NUTS(num_warmup=150)
 def run(conjugate, folder, num_draws=230, **changed):
     arguments = {"num_shards": 3, "sampler": SAMPLER, "progress": False, **changed}
     return vcmc.infer(
-        conjugate.model, conjugate.rows, store=folder, num_draws=num_draws, **arguments
+        conjugate.model, conjugate.rows, store=folder, shard_draws=num_draws, **arguments
     )
 
 
@@ -51,7 +51,7 @@ def test_a_finished_run_is_loaded(finished, conjugate, refuse_to_prepare):
         {"combiner": vcmc.combiners.Consensus()},
         {"refine": True},
         {"overlap": True},
-        {"num_draws": 300},
+        {"shard_draws": 300},
         {"sampler": None},
     ],
 )
@@ -99,7 +99,7 @@ def test_a_result_with_other_labels_is_not_loaded(conjugate, tmp_path):
             dims={"beta": ["feature"]},
             coords={"feature": names},
         )
-        arguments = {"num_shards": 3, "num_draws": 100, "sampler": SAMPLER, "progress": False}
+        arguments = {"num_shards": 3, "shard_draws": 100, "sampler": SAMPLER, "progress": False}
         tree = vcmc.infer(labelled, conjugate.rows, store=tmp_path, **arguments)
         assert tree["posterior"]["feature"].to_numpy().tolist() == names
 
@@ -137,7 +137,7 @@ def test_more_draws_continue_the_chains(case, conjugate, tmp_path, monkeypatch):
     for group in ("posterior", "subposterior", "sample_stats"):
         for name in whole[group].data_vars:
             np.testing.assert_array_equal(extended[group][name], whole[group][name])
-    assert extended.attrs["num_draws"] == 430
+    assert extended.attrs["shard_draws"] == 430
     assert vcmc.load(tmp_path / "extended")["posterior"].sizes == whole["posterior"].sizes
     before = 100 * ((150 + num_draws) // 100)  # whole blocks, which are not sampled again
     assert sum(steps) == 3 * sampler.num_chains * (150 + 430 - before)
@@ -146,7 +146,7 @@ def test_more_draws_continue_the_chains(case, conjugate, tmp_path, monkeypatch):
 def test_a_run_that_is_extended_cannot_be_shortened(conjugate, tmp_path):
     run(conjugate, tmp_path, 100)
     run(conjugate, tmp_path, 150)
-    with pytest.raises(vcmc.StoreError, match="num_draws: the run has 150, given 100"):
+    with pytest.raises(vcmc.StoreError, match="shard_draws: the run has 150, given 100"):
         run(conjugate, tmp_path, 100)
 
 

@@ -34,7 +34,7 @@ def test_gibbs_and_nuts_give_the_same_posterior(mixture):
     points = rows["x"][:20]
     found = []
     for sampler in (None, NUTS()):
-        tree = vcmc.infer(model, rows, num_shards=1, num_draws=2000, sampler=sampler)
+        tree = vcmc.infer(model, rows, num_shards=1, shard_draws=2000, sampler=sampler)
         centres = jnp.asarray(tree["posterior"]["centres"].to_numpy()[0])
         together = np.asarray(
             jax.vmap(lambda c: model.test_functions({"centres": c}, points)["comembership"])(
@@ -54,7 +54,7 @@ def test_gibbs_and_nuts_give_the_same_posterior(mixture):
 def test_the_start_finds_every_component():
     model = vcmc.models.GaussianMixture(8, 8)
     params, rows = model.simulate(0, 4000)
-    tree = vcmc.infer(model, rows, num_shards=4, num_draws=500)
+    tree = vcmc.infer(model, rows, num_shards=4, shard_draws=500)
     centres = tree["subposterior"]["centres"].mean(("chain", "draw")).to_numpy()
     for shard in centres:
         distances = np.linalg.norm(shard[:, None] - params["centres"], axis=2)

@@ -110,7 +110,7 @@ def test_the_mean_is_aggregated_over_shards():
     mean, covariance = scott_design()
     model = vcmc.models.NormalWishart(5)
     x = np.random.default_rng(0).multivariate_normal(mean, covariance, size=1003)
-    tree = vcmc.infer(model, {"x": x}, num_shards=7, num_draws=200)
+    tree = vcmc.infer(model, {"x": x}, num_shards=7, shard_draws=200)
     np.testing.assert_allclose(tree["posterior"]["mean"][0, 0], x.mean(axis=0), rtol=1e-10)
     found = np.linalg.inv(tree["posterior"]["precision"].mean(("chain", "draw")))
     np.testing.assert_allclose(found, covariance, atol=0.15)
@@ -128,7 +128,7 @@ def test_shards_have_the_prior_that_was_asked_for(small, prior, power):
         model,
         partition,
         prior=prior,
-        num_draws=4000,
+        shard_draws=4000,
         combiner=vcmc.combiners.Average(),
         sampler=sampler,
     )
@@ -167,7 +167,7 @@ def test_bad_arguments_are_refused(make, message):
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")
 def test_combining_a_tree_again_needs_no_space(small):
     model, rows = small
-    tree = vcmc.infer(model, rows, num_shards=2, num_draws=200, combiner=Consensus())
+    tree = vcmc.infer(model, rows, num_shards=2, shard_draws=200, combiner=Consensus())
     for again in (vcmc.combine(tree), vcmc.combine(tree, space=model.space)):
         np.testing.assert_allclose(
             again["posterior"]["precision"], tree["posterior"]["precision"], rtol=1e-6

@@ -27,7 +27,7 @@ def logistic(x, y):
 )
 def test_our_sampler_agrees_with_numpyros_nuts_on_their_model(model, theirs):
     rows = model.simulate(0, 300, {"beta": [0.8, -0.4, 0.1]}).rows
-    tree = vcmc.infer(model, rows, num_shards=1, num_draws=4000)
+    tree = vcmc.infer(model, rows, num_shards=1, shard_draws=4000)
     ours = tree["posterior"]["beta"].to_numpy()[0]
     mcmc = numpyro.infer.MCMC(
         numpyro.infer.NUTS(theirs), num_warmup=500, num_samples=2000, progress_bar=False
@@ -46,7 +46,7 @@ def test_gibbs_and_nuts_give_the_same_subposteriors():
     rows = model.simulate(3, 800, {"beta": [0.5, -0.5, 0.2, 0.0]}).rows
     partition = vcmc.split(rows, 4)
     trees = [
-        vcmc.infer(model, partition, sampler=s, num_draws=3000) for s in (ProbitGibbs(), NUTS())
+        vcmc.infer(model, partition, sampler=s, shard_draws=3000) for s in (ProbitGibbs(), NUTS())
     ]
     means, sds, effective = (
         [f(tree) for tree in trees]

@@ -10,7 +10,7 @@ from vcmc.results.agreement import check_agreement
 RUN = {
     "seed": 0,
     "num_shards": 2,
-    "num_draws": 100,
+    "shard_draws": 100,
     "thin": 1,
     "prior": "subposterior",
     "sampler": "NUTS()",
@@ -31,7 +31,7 @@ def differences(**changes):
 
 def test_the_same_run_and_a_longer_one_agree():
     check_agreement(Path("runs/a"), RUN, RUN)
-    check_agreement(Path("runs/a"), RUN, RUN | {"num_draws": 200})
+    check_agreement(Path("runs/a"), RUN, RUN | {"shard_draws": 200})
     check_agreement(Path("runs/a"), RUN, {k: v for k, v in RUN.items() if k != "sampler"})
 
 

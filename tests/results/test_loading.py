@@ -5,7 +5,7 @@ import pytest
 
 import vcmc
 
-ARGUMENTS = {"num_shards": 3, "num_draws": 200, "sampler": vcmc.samplers.NUTS(num_warmup=100)}
+ARGUMENTS = {"num_shards": 3, "shard_draws": 200, "sampler": vcmc.samplers.NUTS(num_warmup=100)}
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from vcmc.cli.jobs import write_report
 from vcmc.results import store
 
 SAMPLER = vcmc.samplers.NUTS(num_warmup=150)
-ARGUMENTS = {"num_shards": 4, "num_draws": 250, "sampler": SAMPLER, "progress": False}
+ARGUMENTS = {"num_shards": 4, "shard_draws": 250, "sampler": SAMPLER, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_damaged_files_are_sampled_again(damage, conjugate, expected, stopped):
     ("changed", "message"),
     [
         ({"seed": 1}, "seed: the run has 0, given 1"),
-        ({"num_draws": 200}, r"num_draws: the run has 250, given 200 \(a run can be extended"),
+        ({"shard_draws": 200}, r"shard_draws: the run has 250, given 200 \(a run can be extended"),
         ({"num_shards": 5}, "num_shards: the run has 4, given 5"),
         ({"thin": 2}, "thin: the run has 1, given 2"),
         ({"prior": "partial"}, "prior: the run has subposterior, given partial"),
@@ -269,7 +269,7 @@ def test_a_full_disk_is_reported_with_the_draws_so_far(
     assert len(list((tmp_path / "draws").glob("*/?????.npz"))) == 7
     assert not list(tmp_path.rglob("*.new"))
     tree = caught.value.tree
-    shards, count = tree.attrs["sound_shards"], tree.attrs["num_draws"]
+    shards, count = tree.attrs["sound_shards"], tree.attrs["shard_draws"]
     assert shards
     assert count >= 50
     np.testing.assert_array_equal(
@@ -581,7 +581,7 @@ import vcmc
 model = vcmc.models.Logistic(3)
 rows = model.simulate(0, 600).rows
 executor = vcmc.executors.Processes(2) if len(sys.argv) > 3 else None
-vcmc.infer(model, rows, num_shards=6, num_draws=4000, store=sys.argv[1], executor=executor)
+vcmc.infer(model, rows, num_shards=6, shard_draws=4000, store=sys.argv[1], executor=executor)
 """
 
 

@@ -77,7 +77,9 @@ def test_walkers_that_would_start_outside_of_the_support_start_at_the_start():
 
 @pytest.mark.slow
 def test_infer_chooses_hmc_for_large_and_nearly_gaussian_shards(conjugate, large):
-    tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=4, num_draws=990, progress=False)
+    tree = vcmc.infer(
+        conjugate.model, conjugate.rows, num_shards=4, shard_draws=990, progress=False
+    )
     assert tree.attrs["sampler"] == "HMC()"
     # draws are grouped by walker
     walkers = tree["sample_stats"]["walker"].values
@@ -151,14 +153,14 @@ def test_bad_settings_are_refused(arguments, message):
 def test_hmc_replaces_the_default_of_a_model_for_large_shards(large):
     model = vcmc.models.Logistic(2)
     tree = vcmc.infer(
-        model, model.simulate(0, 4000).rows, num_shards=2, num_draws=400, progress=False
+        model, model.simulate(0, 4000).rows, num_shards=2, shard_draws=400, progress=False
     )
     assert tree.attrs["sampler"] == "HMC()"
     asked = vcmc.infer(
         model,
         model.simulate(0, 4000).rows,
         num_shards=2,
-        num_draws=400,
+        shard_draws=400,
         sampler=NUTS(),
         progress=False,
     )

@@ -109,7 +109,7 @@ def test_it_settles_on_a_slope_beside_a_cliff():
         warnings.simplefilter(
             "ignore", vcmc.DoubtfulWarning
         )  # affine maps are not all that it takes
-        tree = vcmc.infer(model, partition, num_draws=1000, seed=0, progress=False)
+        tree = vcmc.infer(model, partition, shard_draws=1000, seed=0, progress=False)
     assert "Newton" not in tree.attrs["verdict_text"]
     objective = tree["optimization"]["objective"].values
     assert len(objective) < 20

@@ -90,8 +90,8 @@ class Affine(AbstractAggregator):
         scale, parts = self.scale_operator.numpy(), np.asarray(prepared)
         if self.per_shard:
             scales = (type(scale)(values) for values in scale.values)
-            parts = (part @ scale.T for part, scale in zip(parts, scales, strict=True))
-            white = sum_pairs(parts, pairs)
+            scaled = (part @ scale.T for part, scale in zip(parts, scales, strict=True))
+            white = sum_pairs(scaled, pairs)
         else:
             white = sum_pairs(parts, pairs) @ scale.T
         whitening = Whitening(np.asarray(self.whitening.centre), self.root.numpy())

@@ -67,7 +67,16 @@ def demo(out: Path, seed: int) -> None:
 @options.out_folder(
     "run", "Run directory. The same command resumes an interrupted run; more draws extend a run."
 )
-@click.option("--num-draws", default=1000, show_default=True, help="Draws per shard.")
+@click.option("--num-draws", type=int, metavar="N", help="Draws of the posterior.  [default: 5000]")
+@click.option(
+    "--shard-draws", type=int, metavar="N", help="Draws of every shard; chosen if left out."
+)
+@click.option(
+    "--error",
+    type=float,
+    metavar="SD",
+    help="Sample and refine until no mean or quantile is off by more, in posterior sds.",
+)
 @options.seed
 @options.columns
 @click.option(
@@ -88,7 +97,9 @@ def run(
     data: str,
     num_shards: int,
     out: Path,
-    num_draws: int,
+    num_draws: int | None,
+    shard_draws: int | None,
+    error: float | None,
     seed: int,
     columns: Sequence[str],
     executor: str,
@@ -112,6 +123,8 @@ def run(
             out,
             num_shards=num_shards,
             num_draws=num_draws,
+            shard_draws=shard_draws,
+            error=error,
             seed=seed,
             executor=executor,
             columns=options.parse_columns(columns),

@@ -39,7 +39,9 @@ def run_model(
     out: Path,
     *,
     num_shards: int,
-    num_draws: int,
+    num_draws: int | None,
+    shard_draws: int | None,
+    error: float | None,
     seed: int,
     executor: str,
     columns: Columns | None,
@@ -53,7 +55,9 @@ def run_model(
         data: the data file.
         out: the run directory.
         num_shards: number of shards.
-        num_draws: draws per shard.
+        num_draws: draws of the posterior, as in `infer`.
+        shard_draws: draws of every shard, as in `infer`.
+        error: the error to reach, as in `infer`.
         seed: random seed.
         executor: the executor, as `parse_executor` takes it.
         columns: columns of the data by name of the model's array.
@@ -69,6 +73,8 @@ def run_model(
                 _split(rows, num_shards, seed, columns, out / ROWS),
                 seed=seed,
                 num_draws=num_draws,
+                shard_draws=shard_draws,
+                error=error,
                 executor=pool,
                 store=out,
                 refine=refined,

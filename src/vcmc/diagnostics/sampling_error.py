@@ -79,22 +79,24 @@ def sampling_variances(
     def variance(influence: Values) -> Float[np.ndarray, " quantity"]:
         return _variance(influence - influence.mean(axis=0), source)
 
-    quantile_variances = []
-    for level in LEVELS:
-        low, quantile, high = (
-            (quantiles_at(sorted_values, at) - moments.mean) / scale
-            for at in (level - DENSITY_LEVELS, level, level + DENSITY_LEVELS)
-        )
-        density = 2 * DENSITY_LEVELS / np.maximum(high - low, TINY)
-        influence = (level - (standard <= quantile)) / density
-        influence -= standard + quantile * (standard**2 - 1) / 2
-        influence -= (quantile**2 - 1) / 6 * (standard**3 - 3 * standard)
-        quantile_variances.append(variance(influence))
+    sorted_standard = (sorted_values - moments.mean) / scale
     return SamplingVariances(
         variance(_not_quadratic(standard, white)),
         variance(_not_quadratic(standard**2 / 2, white)),
-        quantile_variances,
+        [variance(_quantile_influence(standard, sorted_standard, level)) for level in LEVELS],
     )
+
+
+def _quantile_influence(standard: Values, sorted_standard: Values, level: float) -> Values:
+    """Return the influence function of a quantile, given mean, sd and skewness."""
+    low, quantile, high = (
+        quantiles_at(sorted_standard, at)
+        for at in (level - DENSITY_LEVELS, level, level + DENSITY_LEVELS)
+    )
+    density = 2 * DENSITY_LEVELS / np.maximum(high - low, TINY)
+    influence = (level - (standard <= quantile)) / density
+    influence -= standard + quantile * (standard**2 - 1) / 2
+    return influence - (quantile**2 - 1) / 6 * (standard**3 - 3 * standard)
 
 
 def _not_quadratic(values: Values, white: Values) -> Values:
@@ -108,18 +110,22 @@ def _not_quadratic(values: Values, white: Values) -> Values:
 
 
 def _variance(influence: Values, source: DrawSource) -> Float[np.ndarray, " quantity"]:
+    return np.mean(influence**2, axis=0) / source.num_independent + _shared(influence, source)
+
+
+def _shared(influence: Values, source: DrawSource) -> Float[np.ndarray, " quantity"]:
+    """Return the variance that sharing draws of shards adds."""
     num_draws = len(influence)
     total = np.mean(influence**2, axis=0)
-    variance = total / source.num_independent
     if source.pairs is None or source.shard_ess is None:
-        return variance
+        return np.zeros_like(total)
     num_shards = len(source.pairs)
     chosen = np.unique(np.linspace(0, num_shards - 1, MAX_SHARDS).round().astype(int))
     shared = np.zeros_like(total)
     for shard in chosen:
         explained = _explained_variance(influence, total, source.pairs[shard])
         shared += explained * max(0.0, 1 / source.shard_ess[shard] - 1 / num_draws)
-    return variance + np.maximum(shared, 0.0) * num_shards / len(chosen)
+    return np.maximum(shared, 0.0) * num_shards / len(chosen)
 
 
 def _explained_variance(

@@ -12,8 +12,10 @@ from scipy.special import chdtri  # scipy.stats takes a second to import
 from ..space import Product
 from . import convergence
 
-MAX_RHAT = 1.05  # of a parameter within a shard
+MAX_RHAT = 1.05  # of a parameter within a shard that has many draws
 MIN_ESS = 100  # effective draws, or a fifth of all draws if these are fewer than 500
+CHAIN_PARTS = 4  # of a single chain, whose means R-hat compares
+MAX_CORRELATION_TIME = 2.0  # of sound chains, which widens the spread of R-hat by chance
 MAX_DIVERGENT_SHARE = 0.005  # of a shard's transitions
 MAX_WIDTH_RATIO = 20.0  # of a shard's sd to the median sd of the shards
 NUM_LABELLED_DRAWS = 50  # of a shard, whose labels are compared
@@ -98,6 +100,26 @@ def shard_rhat(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def shard_ess(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the bulk effective sample size of every parameter within each shard, (shard, …)."""
     return {name: convergence.ess(values) for name, values in params.items()}
+
+
+def max_rhat(num_draws: int, num_series: int) -> float:
+    """Return the largest R-hat that chance explains in shards of sound chains, at least 1.05.
+
+    The means of a chain's parts differ by chance, the more so the fewer draws there are.
+
+    Args:
+        num_draws: draws of a shard.
+        num_series: number of parameters of all shards, each of which has an R-hat.
+    """
+    part = max(1, num_draws // CHAIN_PARTS)
+    freedom = CHAIN_PARTS - 1
+    chance = chdtri(freedom, FALSE_ALARM_RATE / max(1, num_series)) / freedom
+    return max(MAX_RHAT, float(np.sqrt(1 + (MAX_CORRELATION_TIME * chance - 1) / part)))
+
+
+def min_ess(num_draws: int) -> float:
+    """Return the least number of effective draws of a shard."""
+    return min(MIN_ESS, num_draws / 5)
 
 
 def disagreeing_shards(draws: Draws, num_draws: int | None = None) -> dict[int, int]:
@@ -245,14 +267,15 @@ def _convergence_warnings(
     warnings: list[tuple[Sequence[int], str]] = []
     largest_rhat = np.fmax.reduce([_by_shard(values, np.fmax) for values in rhat.values()])
     least_ess = np.fmin.reduce([_by_shard(values, np.fmin) for values in ess.values()])
-    if len(unconverged := np.flatnonzero(largest_rhat > MAX_RHAT)):
+    limit = max_rhat(num_draws, sum(values.size for values in rhat.values()))
+    if len(unconverged := np.flatnonzero(largest_rhat > limit)):
         text = (
             f"{_shards(unconverged)} did not converge: R-hat up to "
-            f"{largest_rhat[unconverged].max():.2f} (should be below {MAX_RHAT}). Try a longer "
+            f"{largest_rhat[unconverged].max():.2f} (should be below {limit:.2f}). Try a longer "
             "warm-up or more draws."
         )
         warnings.append((unconverged.tolist(), text))
-    if len(low := np.flatnonzero(least_ess < min(MIN_ESS, num_draws / 5))):
+    if len(low := np.flatnonzero(least_ess < min_ess(num_draws))):
         text = (
             f"{_shards(low)} {'has' if len(low) == 1 else 'have'} few effective draws: as few as "
             f"{least_ess[low].min():.0f} of {num_draws}. Try more draws."

@@ -226,6 +226,11 @@ class EstimatedError(NamedTuple):
     value: float
     standard_error: float
 
+    @property
+    def noun(self) -> str:
+        """The statistic in words."""
+        return STATISTICS[self.statistic]
+
     def __str__(self) -> str:
         if self.statistic != "sd":
             return f"{self.value:+.3f} ± {self.standard_error:.3f} sd"
@@ -244,6 +249,11 @@ class EstimatedError(NamedTuple):
     def lower_bound(self) -> float:
         """The absolute error less two standard errors."""
         return abs(self.value) - 2 * self.standard_error
+
+
+def estimated_errors(errors: Mapping[str, Errors]) -> list[EstimatedError]:
+    """Return all estimated errors."""
+    return [error for statistic in STATISTICS for error in _of_statistic(errors, statistic)]
 
 
 def _with_others(worst: EstimatedError, errors: list[EstimatedError]) -> str:
@@ -281,9 +291,7 @@ def _largest(errors: Mapping[str, Errors]) -> str:
         )
         for kind in kinds
     ]
-    return "; ".join(
-        f"{STATISTICS[error.statistic]} of {error.label} {error}" for error in largest if error
-    )
+    return "; ".join(f"{error.noun} of {error.label} {error}" for error in largest if error)
 
 
 def _entries(errors: Mapping[str, Errors]) -> list[tuple[str, str, tuple[int, ...]]]:

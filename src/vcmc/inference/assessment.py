@@ -15,7 +15,7 @@ from ..diagnostics.profiles import profile, profile_doubts
 from ..diagnostics.reweighting import reweighted_errors
 from ..diagnostics.sampling_error import DrawSource
 from ..diagnostics.selfcheck import Errors, self_check
-from ..diagnostics.verdict import Diagnosis, Evidence, judge
+from ..diagnostics.verdict import Diagnosis, Evidence, Level, judge
 from ..errors import warn_doubtful
 from ..model import Model
 from ..results.tree import draws_by_parameter, make_tree
@@ -48,6 +48,13 @@ class Assessment(NamedTuple):
     diagnosis: Diagnosis
     notes: list[str]
     remarks: Sequence[str] = ()
+
+    def with_doubt(self, reason: str) -> "Assessment":
+        """Return the same with another reason why the result is not good."""
+        diagnosis = self.diagnosis
+        verdict: Level = "doubtful" if diagnosis.verdict == "good" else diagnosis.verdict
+        reasons = [reason, *diagnosis.reasons]
+        return self._replace(diagnosis=replace(diagnosis, verdict=verdict, reasons=reasons))
 
     @property
     def groups(self) -> dict[str, dict[str, np.ndarray]]:

@@ -11,9 +11,10 @@ class Clock:
         self._last = time.perf_counter()
 
     def lap(self, stage: str) -> None:
-        """End a stage, which began when the one before it ended."""
+        """End a stage, which began when the one before it ended; repeated stages add up."""
         now = time.perf_counter()
-        self.seconds[f"seconds_{stage}"] = round(now - self._last, 4)
+        name = f"seconds_{stage}"
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + now - self._last, 4)
         self._last = now
 
 

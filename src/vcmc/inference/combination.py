@@ -39,6 +39,7 @@ from .arguments import (
 )
 from .assessment import assess, result_tree
 from .clock import Clock
+from .draw_counts import needs_more_draws
 from .preparation import result_target
 from .shard_summary import ShardSummary, summarize_shards, summarize_streamed_shards
 
@@ -64,6 +65,7 @@ class Posterior(NamedTuple):
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         remarks: warnings about few shards.
         source: where the draws come from, if they are paired draws of shards.
+        needs_more_draws: whether the shards' draws are too few for the shape of the combined ones.
     """
 
     points: Float[np.ndarray, "chain draw dim"]
@@ -73,6 +75,7 @@ class Posterior(NamedTuple):
     exact: str = ""
     remarks: tuple[str, ...] = ()
     source: DrawSource | None = None
+    needs_more_draws: bool = False
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # points far from all mass
@@ -101,13 +104,19 @@ def combine_shards(
     }
     notes = _prior_doubts(combiner, prior, shards.num_shards)
     warnings = summary.shard_warnings(stats, space, prior)
+    source = _source(combined, summary)
+    needs_more = False
+    if source is not None and source.shard_ess is not None and weights is not None:
+        variances = np.stack([np.var(draws, axis=0) for draws in shards])
+        needs_more = needs_more_draws(np.asarray(weights), variances, source.shard_ess)
     return Posterior(
         np.asarray(points),
         {name: group for name, group in groups.items() if group},
         notes + combined.notes + warnings.notes,
         {},
         remarks=tuple(warnings.remarks),
-        source=_source(combined, summary),
+        source=source,
+        needs_more_draws=needs_more,
     )
 
 

@@ -42,7 +42,8 @@ def compare(
     model: Model | None = None,
     space: Mapping[str, Space] | None = None,
     num_shards: int | None = None,
-    num_draws: int = 1000,
+    num_draws: int | None = None,
+    shard_draws: int = 1000,
     chains: bool | None = None,
     prior: Prior | None = None,
     executor: Any = None,
@@ -63,7 +64,9 @@ def compare(
         model: the model that draws of shards belong to.
         space: the space of every parameter, if neither a model nor a tree defines it.
         num_shards: number of shards, if `source` is a model and rows is not a `Partition`.
-        num_draws: draws of every shard, if `source` is a model.
+        num_draws: combined draws of every combiner, as in `combine`.
+        shard_draws: draws of every shard, if `source` is a model. Methods that estimate densities
+            need many.
         chains: whether arrays of draws have an axis of chains, as in `combine`.
         prior: which prior the draws of shards have, as in `combine`.
         executor: where shards are sampled and evaluated; by default `executors.Local()`.
@@ -81,7 +84,7 @@ def compare(
             for kind in sorted({combiner.needs.prior for combiner in named.values()}):
                 first = Swiss() if kind == "powered" else Average()
                 trees_by_prior[kind] = infer(
-                    model, rows, combiner=first, num_draws=num_draws, **options
+                    model, rows, combiner=first, shard_draws=shard_draws, **options
                 )
         else:
             check_model_with_rows("compare", model, rows)
@@ -95,7 +98,7 @@ def compare(
             draws = trees_by_prior.get(combiner.needs.prior, source)
             with PeakMemory() as memory:
                 try:
-                    tree = combine(draws, combiner=combiner, **options)
+                    tree = combine(draws, combiner=combiner, num_draws=num_draws, **options)
                 except Exception as error:
                     entries.append(_failed_entry(name, error))
                     continue
@@ -173,7 +176,7 @@ def _serial_draws(
         raise ValueError('reference="serial" needs a model and its rows; got none.')
     rows = rows.rows if isinstance(rows, Partition) else rows
     return draws_by_parameter(
-        infer(model, rows, num_shards=1, num_draws=NUM_SERIAL_DRAWS, **options)
+        infer(model, rows, num_shards=1, shard_draws=NUM_SERIAL_DRAWS, **options)
     )
 
 

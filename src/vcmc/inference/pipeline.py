@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +23,11 @@ from .arguments import check_model
 from .assessment import ONE_SHARD, Assessment, assess, result_tree
 from .clock import Clock
 from .combination import Posterior, combine_shards
+from .draw_counts import DRAWS_GROWTH, MAX_SHARD_DRAWS
+from .ensemble import Goal
+from .error_goal import SHARD_DRAWS_GROWTH, refinement_goal, shortfall
 from .preparation import Prepared, Request, as_partition, checked_target, prepare
-from .refinement import refine_draws
+from .refinement import DEFAULT_GOAL, refine_draws
 from .run_record import RunRecord
 from .sampling import ShardDraws, sample, shard_tree
 from .shard_summary import summarize_shards
@@ -38,7 +42,9 @@ def infer(
     *,
     num_shards: int | None = None,
     seed: int = 0,
-    num_draws: int = 1000,
+    num_draws: int | None = None,
+    shard_draws: int | None = None,
+    error: float | None = None,
     thin: int = 1,
     sampler: AbstractSampler | None = None,
     combiner: AbstractCombiner | None = None,
@@ -59,9 +65,16 @@ def infer(
             from a shard's number to its rows.
         num_shards: number of shards; may be left out if `rows` is a `Partition`.
         seed: seed of all random numbers: the same seed gives the same draws.
-        num_draws: draws of every chain in every shard, and of every chain of the posterior
-            unless it is refined.
-        thin: keep every `thin`-th draw: a chain makes `thin * num_draws`.
+        num_draws: draws of the posterior; by default 5000, which give 5 % and 95 % quantiles to
+            0.02 sd, or more if `error` asks for it. Shards are independent, so few draws of each
+            make many: draws of shards are paired at random, as often as needed.
+        shard_draws: draws of every chain in every shard; by default as many as the shape of the
+            posterior needs: 100 for ten shards or more, more for fewer, and more where chains mix
+            slowly. A single shard makes all draws of the posterior.
+        error: the largest error of a mean or a quantile, in posterior sds, and of an sd, relative.
+            Shards are sampled further, and the draws refined, until the estimated errors are
+            within it; the result says so if they are not.
+        thin: keep every `thin`-th draw of a shard: a chain makes `thin * shard_draws`.
         sampler: how a shard is sampled; by default the model's own sampler, `samplers.HMC()`
             where shards are large and their density is close to normal, or `samplers.NUTS()`.
         combiner: how draws are combined; by default `combiners.Variational()`, a shift and a
@@ -71,7 +84,7 @@ def infer(
             processes. It does not change the draws.
         store: a run directory. Draws are written to it as they are made, and the result at the
             end; the same call resumes a run that was stopped, with the same draws, and returns
-            the result of one that has finished. A larger `num_draws` continues the chains.
+            the result of one that has finished. A larger `shard_draws` continues the chains.
             `vcmc.load(store)` returns the result.
         overlap: optimize on the first half of the draws while the second half is sampled, and
             start from there in the end.
@@ -91,8 +104,9 @@ def infer(
         ended), `subposterior_rhat` and `subposterior_ess`; where draws are averages, `weights`
         (shard, …) by unconstrained coordinate; and where a combiner optimized, the objective and
         its Monte Carlo error by iteration in `optimization`. Estimated errors of means (in
-        posterior sds) and of sds (as shares) are in `mean_error` and `sd_error`, their standard
-        errors in `mean_error_se` and `sd_error_se`; `diagnose(tree)` prints them. Attributes
+        posterior sds), of sds (as shares) and of 5 % and 95 % quantiles (in posterior sds) are in
+        `mean_error`, `sd_error`, `q05_error` and `q95_error`, their standard errors in
+        `mean_error_se` and so on; `diagnose(tree)` prints them. Attributes
         record seed, settings, space, versions and seconds, the verdict in `verdict` and
         `verdict_text`, and all warnings in `warnings`.
     """
@@ -100,6 +114,8 @@ def infer(
     request = Request.checked(
         seed=seed,
         num_draws=num_draws,
+        shard_draws=shard_draws,
+        error=error,
         thin=thin,
         sampler=sampler,
         combiner=Variational() if combiner is None else combiner,
@@ -133,19 +149,80 @@ def _run(
             if record and (result := record.result()) is not None:
                 return result
             prepared = prepare(target, request, display, clock, record)
-        draws = sample(prepared, request, display, overlap)
-        clock.lap("sample")
-        posterior = _combine(prepared, request, draws, display, clock)
+        run = _Run(request, record, display, clock, overlap)
+        prepared, posterior = run.sample_and_combine(prepared)
         if refine:
-            posterior = _refine(prepared, posterior, request.seed, display)
-            clock.lap("refine")
-        assessment = _assess(prepared, posterior, request.seed, display, is_refined=refine)
-        clock.lap("diagnose")
+            posterior = run.refine(prepared, posterior)
+        assessment = run.assess(prepared, posterior, is_refined=refine)
+        if request.error is not None:
+            prepared, posterior, assessment = run.improve(prepared, posterior, assessment, refine)
     settings = prepared.settings | posterior.settings | clock.seconds | {"exact": posterior.exact}
     tree = result_tree(posterior.groups, settings, assessment)
     if record:
         record.save(posterior.groups | assessment.groups, tree)
     return tree
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The stages of a run, with what they share."""
+
+    request: Request
+    record: RunRecord | None
+    display: ProgressDisplay
+    clock: Clock
+    overlap: bool
+
+    def sample_and_combine(self, prepared: Prepared) -> tuple[Prepared, Posterior]:
+        """Sample and combine; go on until there are enough draws, unless their number is given."""
+        while True:
+            draws = sample(prepared, self.request, self.display, self.overlap)
+            self.clock.lap("sample")
+            posterior = _combine(prepared, self.request, draws, self.display, self.clock)
+            more = DRAWS_GROWTH * prepared.plan.num_draws
+            is_fixed = self.request.shard_draws is not None or more > MAX_SHARD_DRAWS
+            if is_fixed or not posterior.needs_more_draws:
+                return prepared, posterior
+            prepared = self.extend(prepared, more)
+
+    def extend(self, prepared: Prepared, shard_draws: int) -> Prepared:
+        """Ask for more draws of every shard."""
+        if self.record:
+            self.record.extend(prepared.plan, shard_draws)
+        return prepared.with_shard_draws(shard_draws)
+
+    def refine(
+        self, prepared: Prepared, posterior: Posterior, goal: Goal = DEFAULT_GOAL
+    ) -> Posterior:
+        """Refine the combined draws."""
+        refined = _refine(prepared, posterior, goal, self.request.seed, self.display)
+        self.clock.lap("refine")
+        return refined
+
+    def assess(self, prepared: Prepared, posterior: Posterior, is_refined: bool) -> Assessment:
+        """Estimate the errors of the posterior draws."""
+        assessment = _assess(prepared, posterior, self.request.seed, self.display, is_refined)
+        self.clock.lap("diagnose")
+        return assessment
+
+    def improve(
+        self, prepared: Prepared, posterior: Posterior, assessment: Assessment, is_refined: bool
+    ) -> tuple[Prepared, Posterior, Assessment]:
+        """Take more draws, then refine, until the error is as asked for, or say why it is not."""
+        error = cast(float, self.request.error)
+        diagnosis = assessment.diagnosis
+        is_extensible = self.request.shard_draws is None and prepared.target.num_shards > 1
+        if shortfall(diagnosis, error) and diagnosis.errors and is_extensible and not is_refined:
+            more = SHARD_DRAWS_GROWTH * prepared.plan.num_draws
+            prepared, posterior = self.sample_and_combine(self.extend(prepared, more))
+            assessment = self.assess(prepared, posterior, is_refined=False)
+        if shortfall(assessment.diagnosis, error) and not is_refined:
+            posterior = self.refine(prepared, posterior, refinement_goal(error))
+            assessment = self.assess(prepared, posterior, is_refined=True)
+        reason = shortfall(assessment.diagnosis, error)
+        settings = {"error_goal": error, "error_goal_reached": int(not reason)}
+        posterior = posterior._replace(settings=posterior.settings | settings)
+        return prepared, posterior, assessment.with_doubt(reason) if reason else assessment
 
 
 @contextmanager
@@ -188,7 +265,13 @@ def _combine(
         summary = summarize_shards(space, draws.points)
         clock.lap("check")
         shards = Subposteriors(
-            summary.points, space, target, request.seed, stage.advance, draws.learned
+            summary.points,
+            space,
+            target,
+            request.seed,
+            stage.advance,
+            draws.learned,
+            request.num_draws,
         )
         posterior = combine_shards(
             request.combiner,
@@ -209,12 +292,12 @@ def _combine(
 
 
 def _refine(
-    prepared: Prepared, posterior: Posterior, seed: int, display: ProgressDisplay
+    prepared: Prepared, posterior: Posterior, goal: Goal, seed: int, display: ProgressDisplay
 ) -> Posterior:
     target = prepared.target
     with _keep_posterior("refining", prepared, posterior):
         stage = display.stage("refine", None)
-        refined = refine_draws(posterior.points, target, seed=seed, advance=stage.advance)
+        refined = refine_draws(posterior.points, target, goal, seed, stage.advance)
         stage.finish()
     params = to_params(target.model.space, jnp.asarray(refined.points), target.model.derived)
     return Posterior(
@@ -244,6 +327,7 @@ def _assess(
             remarks=posterior.remarks,
             exact=posterior.exact,
             is_refined=is_refined,
+            source=posterior.source,
         )
         stage.finish()
     return assessment

@@ -1,7 +1,7 @@
 """The first stage of a run: check the model on its shards, and plan the chains."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,18 @@ from ..samplers.hmc import suits_hmc
 from ..samplers.start import common_start, search_starts
 from ..space import Point
 from ..target import Target
-from .arguments import check_combiner, check_instance, check_integer, check_model, resolve_prior
+from .arguments import (
+    MIN_DRAWS,
+    check_combiner,
+    check_instance,
+    check_integer,
+    check_model,
+    resolve_prior,
+)
 from .chains import Plan
 from .clock import Clock
+from .draw_counts import initial_shard_draws
+from .error_goal import check_error, draws_for_error, precise_combiner
 from .run_record import RunRecord
 
 
@@ -44,6 +53,8 @@ class Request:
 
     seed: int
     num_draws: int
+    shard_draws: int | None
+    error: float | None
     thin: int
     sampler: AbstractSampler | None
     combiner: AbstractCombiner
@@ -57,6 +68,8 @@ class Request:
         *,
         seed: Any,
         num_draws: Any,
+        shard_draws: Any,
+        error: Any,
         thin: Any,
         sampler: Any,
         combiner: AbstractCombiner,
@@ -66,7 +79,11 @@ class Request:
     ) -> "Request":
         """Check the arguments and fill in the defaults."""
         check_combiner(combiner)
-        check_integer("num_draws", num_draws, 4)
+        check_error(error)
+        num_draws = draws_for_error(error) if num_draws is None else num_draws
+        check_integer("num_draws", num_draws, MIN_DRAWS)
+        if shard_draws is not None:
+            check_integer("shard_draws", shard_draws, MIN_DRAWS)
         check_integer("thin", thin, 1)
         check_seed(seed)
         prior = resolve_prior(combiner, prior)
@@ -80,9 +97,11 @@ class Request:
         return cls(
             seed,
             num_draws,
+            shard_draws,
+            error,
             thin,
             sampler,
-            combiner,
+            combiner if error is None else precise_combiner(combiner, error),
             executor_of(executor),
             prior,
             None if store is None else Store(store),
@@ -107,6 +126,14 @@ class Prepared:
     settings: dict[str, Any]
     warnings: ShardWarnings
 
+    def with_shard_draws(self, shard_draws: int) -> "Prepared":
+        """Return the same with another number of draws of every chain."""
+        return replace(
+            self,
+            plan=replace(self.plan, num_draws=shard_draws),
+            settings=self.settings | {"shard_draws": shard_draws},
+        )
+
 
 def prepare(
     target: Target,
@@ -122,7 +149,7 @@ def prepare(
     stage = display.stage("prepare", 3)
     prepared = _plan_run(target, request, stage)
     if record:
-        record.record(prepared.plan.sampler)
+        prepared = prepared.with_shard_draws(record.record(prepared.plan))
     clock.lap("start")
     _compile(prepared, request)
     stage.advance()
@@ -147,6 +174,7 @@ def _plan_run(target: Target, request: Request, stage: Stage) -> Prepared:
         "seed": request.seed,
         "num_shards": target.num_shards,
         "num_draws": request.num_draws,
+        "shard_draws": plan.num_draws,
         "thin": request.thin,
         "prior": request.prior,
         "model": repr(target.model),
@@ -238,11 +266,14 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
     if sampler is None:
         density = target.shard_cache.density(0, prior_power, likelihood_power)
         sampler = _choose_sampler(own_sampler, density, start)
+    shard_draws = request.shard_draws or initial_shard_draws(
+        target.num_shards, request.num_draws, sampler.num_chains
+    )
     return Plan(
         sampler,
         np.asarray(start),
         np.asarray(jax.random.key_data(key)),
-        request.num_draws,
+        shard_draws,
         request.thin,
         prior_power,
         likelihood_power,

@@ -32,6 +32,7 @@ from ..target import Target
 if TYPE_CHECKING:
     from xarray import DataTree
 
+    from .chains import Plan
     from .preparation import Request
 
 NUM_POINTS = 3  # at which the model's log density is recorded
@@ -71,10 +72,11 @@ class RunRecord:
         arguments: dict[str, Any] = {
             "seed": request.seed,
             "num_shards": target.num_shards,
-            "num_draws": request.num_draws,
             "thin": request.thin,
             "prior": request.prior,
         }
+        if request.shard_draws is not None:
+            arguments["shard_draws"] = request.shard_draws
         if request.sampler is not None:
             arguments["sampler"] = describe_part(request.sampler)
         if stored:  # before the rows are read
@@ -86,6 +88,8 @@ class RunRecord:
         answer = {
             **options,
             "num_draws": request.num_draws,
+            "shard_draws": request.shard_draws,
+            "error": request.error,
             "combiner": describe_part(request.combiner),
             "is_own_combiner": _is_own(request.combiner),
             "labels": _digest_of_text(target.model.labels),
@@ -105,12 +109,29 @@ class RunRecord:
         warn_doubtful(attributes["warnings"])
         return build_tree(groups, attributes)
 
-    def record(self, sampler: Any) -> None:
-        """Write the identity of the run; if the directory has one, it must have this sampler."""
-        settings = self.settings | {"sampler": describe_part(sampler)}
+    def record(self, plan: "Plan") -> int:
+        """Write the identity of the run; if the directory has one, it must have this sampler.
+
+        Return the number of draws of every chain: where the library chooses it, a run that has
+        been extended keeps its larger number.
+        """
+        settings = self.settings | {"sampler": describe_part(plan.sampler)}
+        shard_draws = plan.num_draws
         if self.stored:
             check_agreement(self.store.folder, self.stored, settings)
-        self.store.record(settings | {"num_chains": sampler.num_chains}, self.labels.groups)
+            if "shard_draws" not in self.settings:
+                shard_draws = max(shard_draws, int(self.stored["shard_draws"]))
+        self.extend(plan, shard_draws)
+        return shard_draws
+
+    def extend(self, plan: "Plan", shard_draws: int) -> None:
+        """Record the number of draws that chains will have."""
+        settings = self.settings | {
+            "sampler": describe_part(plan.sampler),
+            "shard_draws": shard_draws,
+            "num_chains": plan.sampler.num_chains,
+        }
+        self.store.record(settings, self.labels.groups)
 
     def save(self, groups: Groups, tree: "DataTree") -> None:
         """Write the result; raise a `StoreError` that carries it if it cannot be written."""

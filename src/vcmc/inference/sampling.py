@@ -104,7 +104,7 @@ def _tree_so_far(chains: dict[ChainIndex, ChainResult], prepared: Prepared) -> "
         for shard in shards
         for number in range(num_chains)
     }
-    settings = prepared.settings | {"num_draws": num_draws, "sound_shards": shards}
+    settings = prepared.settings | {"shard_draws": num_draws, "sound_shards": shards}
     draws = _stack(SampledShards(first, {}), num_chains)
     return shard_tree(prepared.target.model, draws, settings)
 

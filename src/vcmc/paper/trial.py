@@ -128,7 +128,7 @@ class Trial:
                 problem.model,
                 rows,
                 num_shards=num_shards,
-                num_draws=size.num_draws,
+                shard_draws=size.num_draws,
                 thin=thinning(sampler, size),
                 seed=seed,
                 sampler=sampler,

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import StoreError
 
-ARGUMENTS = ("seed", "num_shards", "num_draws", "thin", "prior", "sampler")
+ARGUMENTS = ("seed", "num_shards", "shard_draws", "thin", "prior", "sampler")
 # What is wrong with a model, by the setting that differs
 MODEL_PARTS = {
     "log_prior": "its log prior differs",
@@ -37,10 +37,10 @@ def _argument_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     for name in ARGUMENTS:
         if name not in now or now[name] == before.get(name):
             continue
-        if name == "num_draws" and now[name] > before.get(name, 0):
+        if name == "shard_draws" and now[name] > before.get(name, 0):
             continue
         text = f"{name}: the run has {before.get(name)}, given {now[name]}"
-        is_shorter = name == "num_draws"
+        is_shorter = name == "shard_draws"
         texts.append(text + (" (a run can be extended, not shortened)" if is_shorter else ""))
     return texts
 

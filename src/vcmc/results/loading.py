@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 MAX_NAMED_SHARDS = 10  # in a warning
-KEPT_SETTINGS = ("seed", "num_draws", "thin", "prior", "model", "sampler")
+KEPT_SETTINGS = ("seed", "shard_draws", "thin", "prior", "model", "sampler")
 
 
 def load(store: str | Path, model: Model | None = None) -> "DataTree":
@@ -93,7 +93,7 @@ def _complete_shards(run: Store, settings: Mapping[str, Any]) -> dict[int, list[
         stored = [folder.blocks() for folder in run.chains(shard)]
         chains = [join_blocks(blocks) for blocks in stored if blocks]
         if len(chains) == settings["num_chains"] and all(
-            len(chain.points) == settings["num_draws"] for chain in chains
+            len(chain.points) == settings["shard_draws"] for chain in chains
         ):
             shards[shard] = [group_by_walker(chain) for chain in chains]
     return shards

@@ -151,7 +151,7 @@ def _draws(executor: AbstractExecutor | None) -> dict[str, np.ndarray]:
             regression().model,
             regression().rows,
             num_shards=NUM_SHARDS,
-            num_draws=NUM_DRAWS,
+            shard_draws=NUM_DRAWS,
             sampler=NUTS(num_warmup=NUM_WARMUP),
             executor=executor,
             progress=False,

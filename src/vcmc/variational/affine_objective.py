@@ -36,7 +36,6 @@ MIN_DRAWS_PER_DIM = 5
 MAX_HALVINGS = 6  # of a step, in a line search
 MAX_NOISE = 0.5  # nats per root of the dimension; more noise than that does not excuse a fall
 BATCH_GROWTH = 4  # factor between sizes of batches
-MAX_NOISE_SD = 0.015  # of a mean, by the last batch, in posterior sds
 MAX_BATCH_DRAWS = 1000  # draws of the last batch: means are then off by 0.03 sd at most
 # lengths of steps towards the mode, relative to Newton's, that are tried at once
 MODE_STEPS = np.array([2.0, 1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
@@ -60,9 +59,13 @@ class AffineObjective:
     curvature of the target, not gradients with respect to weights. All arithmetic is NumPy on a
     batch of draws at once, so that nothing but the target is compiled. Prepared draws and the
     target are those of the `Objective` that it is made of.
+
+    Args:
+        objective: the objective of an `Affine` aggregator with one scale.
+        max_noise: standard error of a mean by the last batch, in posterior sds.
     """
 
-    def __init__(self, objective: Objective):
+    def __init__(self, objective: Objective, max_noise: float):
         affine, target = _affine(objective.aggregator), objective.target
         if affine is None or affine.per_shard or not isinstance(target, Target):
             raise TypeError(
@@ -72,6 +75,7 @@ class AffineObjective:
             )
         self._affine = affine
         self._target = target
+        self._max_noise = max_noise
         self._whitening = Whitening(np.asarray(affine.whitening.centre), affine.root.numpy())
         self._curvature = DenseCurvature if self._whitening.is_dense else CoordinateCurvature
         sums = sum_pairs(np.asarray(objective.prepared), objective.pairs)
@@ -213,13 +217,13 @@ class AffineObjective:
         return float(np.sqrt(np.mean(end.scale.solve(end.shift - start.shift) ** 2)))
 
     def sufficient_draws(self, evaluation: Evaluation, curvature: AbstractCurvature) -> int:
-        """Return the number of draws for which the noise of a step is below `MAX_NOISE_SD`.
+        """Return the number of draws for which the noise of a step is small enough.
 
         If that is clearly no more than the current batch, return the size of the batch.
         """
         residuals = curvature.residual_scores(evaluation) @ evaluation.scale.T
         batch_size = len(evaluation.white)
-        num_draws = int(np.mean(residuals.var(axis=0)) / MAX_NOISE_SD**2)
+        num_draws = int(np.mean(residuals.var(axis=0)) / self._max_noise**2)
         num_draws = min(num_draws, MAX_BATCH_DRAWS)
         if BATCH_GROWTH * num_draws <= batch_size:
             return batch_size

@@ -73,13 +73,18 @@ class Newton(AbstractOptimizer):
     Args:
         num_samples: draws in the first batch; the last batch is as large as its noise requires.
         max_iterations: the largest number of steps.
+        max_noise: standard error of a mean by the last batch, in posterior sds, unless that takes
+            more than 1000 draws.
     """
 
     num_samples: int = FIRST_BATCH
     max_iterations: int = 20
+    max_noise: float = 0.015
 
     def __check_init__(self) -> None:
         check_counts(self.num_samples, self.max_iterations)
+        if not self.max_noise > 0:
+            raise ValueError(f"max_noise must be above 0; got {self.max_noise!r}.")
 
     def maximize(
         self,
@@ -89,7 +94,10 @@ class Newton(AbstractOptimizer):
         advance: Callable[[], None] = lambda: None,
     ) -> OptimizationResult:
         ascent = _Ascent(
-            AffineObjective(objective), weights, np.random.default_rng(seed), self.num_samples
+            AffineObjective(objective, self.max_noise),
+            weights,
+            np.random.default_rng(seed),
+            self.num_samples,
         )
         while not ascent.should_stop(self.max_iterations):
             ascent.step(advance)

@@ -356,7 +356,7 @@ def test_a_flat_prior_gives_the_posterior_of_a_masked_one():
             vcmc.from_numpyro(model, {"y": ROWS["y"]}, constants={"prior": prior}),
             {"y": ROWS["y"]},
             num_shards=3,
-            num_draws=100,
+            shard_draws=100,
         )
         for prior in priors
     ]
@@ -416,7 +416,7 @@ def test_draws_of_scoped_sites_return_under_their_own_names(tmp_path):
     generator = np.random.default_rng(0)
     rows = {"x": generator.normal(size=(200, 2)), "y": generator.normal(size=200) + 40}
     model = vcmc.from_numpyro(scoped, rows, prior_sites=["net/f"])
-    tree = vcmc.infer(model, rows, num_shards=2, num_draws=100, store=tmp_path / "run")
+    tree = vcmc.infer(model, rows, num_shards=2, shard_draws=100, store=tmp_path / "run")
     assert {*tree["posterior"].data_vars} == {"net.b", "net.deep.scale", "net.double"}
     again = vcmc.combine(tree, model=model, rows=rows)
     for result in (tree, vcmc.load(tmp_path / "run"), again):

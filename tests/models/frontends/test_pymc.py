@@ -125,7 +125,7 @@ def tree(logistic):
 
 def inferred(model):
     consensus = vcmc.combiners.Consensus()  # least to compile
-    return vcmc.infer(model, ROWS, num_shards=2, num_draws=500, seed=4, combiner=consensus)
+    return vcmc.infer(model, ROWS, num_shards=2, shard_draws=500, seed=4, combiner=consensus)
 
 
 @pytest.mark.slow
@@ -361,7 +361,7 @@ def labelled_tree(pm, labelled_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few draws
-        return vcmc.infer(model, rows, num_shards=2, num_draws=100, store=folder), folder
+        return vcmc.infer(model, rows, num_shards=2, shard_draws=100, store=folder), folder
 
 
 def assert_is_labelled(tree):

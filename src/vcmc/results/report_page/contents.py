@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from ...diagnostics.shards import MAX_RHAT, MIN_ESS, max_rhat, min_ess
 from ..summary import (
     INTERVAL_LEVELS,
     TOLERATED_ERROR,
@@ -40,6 +41,10 @@ ERROR_KEYS = {
     "mean_error_se": "meanErrorSe",
     "sd_error": "sdError",
     "sd_error_se": "sdErrorSe",
+    "q05_error": "q05Error",
+    "q05_error_se": "q05ErrorSe",
+    "q95_error": "q95Error",
+    "q95_error_se": "q95ErrorSe",
 }
 Groups = dict[str, dict[str, np.ndarray]]
 
@@ -67,6 +72,7 @@ def contents(tree: "DataTree") -> dict[str, Any]:
         "numQuantities": len(elements),
         "numDetailed": len(detailed),
         "shards": _with_distances(shards, distances),
+        **_shard_bounds(tree),
         "outlierThreshold": None if threshold is None else _number(threshold),
         "exchangeable": _is_exchangeable(tree),
         "objective": _objective(tree),
@@ -215,6 +221,16 @@ def _shards(tree: "DataTree") -> list[dict[str, Any]]:
             shard["spans"] = [[_number(a), _number(b)] for a, b in zip(begins, ends, strict=True)]
             shard["seconds"] = _number(float((ends - begins).sum()))
     return shards
+
+
+def _shard_bounds(tree: "DataTree") -> dict[str, float]:
+    """Return the bounds beyond which R-hat and effective draws of shards are flagged."""
+    if "subposterior_rhat" not in tree.children or "subposterior" not in tree.children:
+        return {"maxRhat": MAX_RHAT, "minEss": MIN_ESS}
+    sizes = tree["subposterior"].sizes
+    num_draws = sizes["chain"] * sizes["draw"]
+    num_series = sum(values.size for values in tree["subposterior_rhat"].data_vars.values())
+    return {"maxRhat": max_rhat(num_draws, num_series), "minEss": min_ess(num_draws)}
 
 
 def _extreme(tree: "DataTree", group: str, extreme: np.ufunc) -> np.ndarray:

@@ -1,7 +1,5 @@
 // The two tables, and the parameter that the reader has selected.
 
-const MAX_RHAT = 1.05; // the bounds of diagnostics/shards.py
-const MIN_ESS = 100;
 const hasCharts = (quantity) => quantity.curves || quantity.quantiles;
 const detailed = data.quantities.filter(hasCharts);
 let selected = detailed[0];
@@ -9,6 +7,9 @@ let selected = detailed[0];
 const exceeds = (error) => Math.abs(error) > data.toleratedError;
 const meanError = (q) => formatError(q.meanError, q.meanErrorSe, 1, 3);
 const sdError = (q) => formatError(q.sdError, q.sdErrorSe, 100, 1);
+const quantileErrors = (q) => q.q05Error === undefined ? ""
+  : `${formatError(q.q05Error, q.q05ErrorSe, 1, 2)}, ${formatError(q.q95Error, q.q95ErrorSe, 1, 2)}`;
+const quantileError = (q) => Math.max(Math.abs(q.q05Error ?? 0), Math.abs(q.q95Error ?? 0));
 
 function parameterName(quantity) {
   if (!hasCharts(quantity)) return quantity.label;
@@ -42,6 +43,13 @@ const showParameters = table(
       key: (q) => Math.abs(q.sdError ?? 0),
       isFlagged: (q) => exceeds(q.sdError),
       text: sdError,
+    },
+    {
+      title: "errors of 5 %, 95 %, sd",
+      descendingFirst: true,
+      key: quantileError,
+      isFlagged: (q) => exceeds(quantileError(q)),
+      text: quantileErrors,
     },
   ],
   data.quantities,
@@ -80,7 +88,8 @@ function describe(q) {
   if (q.mean === undefined) return `${q.label}: not combined yet.`;
   const [mean, sd, low, high] = [q.mean, q.sd, q.low, q.high].map((value) => format(value, q.sd));
   const errors = q.meanError === undefined ? ""
-    : `; estimated errors: mean ${meanError(q)} sd, sd ${sdError(q)} %`;
+    : `; estimated errors: mean ${meanError(q)} sd, sd ${sdError(q)} %, ` +
+      `5 % and 95 % quantiles ${quantileErrors(q)} sd`;
   return `${q.label}: ${mean} ± ${sd}, 5–95 % from ${low} to ${high}${errors}.`;
 }
 
@@ -120,8 +129,8 @@ if (data.numDetailed < data.quantities.length) {
 const shardColumns = [
   { title: "shard", isName: true, key: (s) => s.shard, text: (s) => String(s.shard) },
   { title: "rows", name: "rows", digits: 0 },
-  { title: "largest R-hat", name: "rhat", digits: 3, isFlagged: (s) => s.rhat > MAX_RHAT },
-  { title: "smallest ESS", name: "ess", digits: 0, isFlagged: (s) => s.ess < MIN_ESS },
+  { title: "largest R-hat", name: "rhat", digits: 3, isFlagged: (s) => s.rhat > data.maxRhat },
+  { title: "smallest ESS", name: "ess", digits: 0, isFlagged: (s) => s.ess < data.minEss },
   { title: "divergences", name: "divergences", digits: 0, isFlagged: (s) => s.divergences > 0 },
   { title: "acceptance", name: "acceptance", digits: 2 },
   { title: "most distant in", name: "distantIn" },
