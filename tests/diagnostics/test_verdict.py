@@ -13,9 +13,19 @@ def check(errors, **others):
 
 
 def verdict(
-    mean=0.0, mean_se=0.01, sd=0.0, sd_se=0.01, notes=(), ess=1000.0, evidence=None, **others
+    mean=0.0,
+    mean_se=0.01,
+    sd=0.0,
+    sd_se=0.01,
+    q95=0.0,
+    q95_se=0.02,
+    notes=(),
+    ess=1000.0,
+    evidence=None,
+    **others,
 ):
-    errors = Errors(*(np.array([0.0, value]) for value in (mean, mean_se, sd, sd_se)))
+    values = mean, mean_se, sd, sd_se, 0.0, 0.02, q95, q95_se
+    errors = Errors(*(np.array([0.0, value]) for value in values))
     evidence = Evidence(ess, **(evidence or {}))
     return judge(check(errors, **others), {"beta": errors}, list(notes), evidence)
 
@@ -47,6 +57,16 @@ def verdict_without_errors(**evidence):
             "poor",
             "The sd of beta[1] is off",
         ),  # chance does not explain everything
+        (
+            {"q95": 0.3},
+            "poor",
+            "The 95 % quantile of beta[1] is off by 0.30 ± 0.02 posterior sd (too high).",
+        ),
+        (
+            {"q95": 0.13},
+            "doubtful",
+            "The 95 % quantile of beta[1] may be off: its estimated error is +0.130 ± 0.020 sd.",
+        ),
         ({"mean": 0.15, "ess": 500.0}, "good", "+0.150"),  # a Monte Carlo error that may happen
         ({"mean": 0.5, "ess": np.nan}, "poor", "is off by"),
         ({"least_curvature": -1.0}, "poor", "does not fall off around the combined draws"),

@@ -13,7 +13,9 @@ from vcmc.target import Target
 def request(**changes):
     arguments = {
         "seed": 0,
-        "num_draws": 100,
+        "num_draws": None,
+        "shard_draws": 100,
+        "error": None,
         "thin": 1,
         "sampler": None,
         "combiner": vcmc.combiners.Consensus(),

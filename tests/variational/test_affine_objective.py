@@ -6,6 +6,7 @@ import pytest
 
 from vcmc.aggregators import AffineFamily, Precision
 from vcmc.aggregators.weights import weights_of
+from vcmc.linalg.pairing import random_pairing
 from vcmc.space import Product, Real
 from vcmc.variational.affine_objective import AffineObjective
 from vcmc.variational.entropies import GaussianSum
@@ -27,9 +28,9 @@ def problem(request, gaussian):
     draws = gaussian.draws(500)
     aggregator = AffineFamily(full=request.param).fit(SPACE, draws, Precision())
     objective = Objective(gaussian.target(), GaussianSum(), aggregator, draws)
-    affine = AffineObjective(objective)
-    shift, scale = (np.asarray(part.values) for part in weights_of(aggregator))
-    return objective, affine, affine.evaluate(shift, affine.scale_operator(scale), affine.white)
+    affine = AffineObjective(objective, max_noise=0.015)
+    start = affine.start(weights_of(aggregator))
+    return objective, affine, affine.evaluate(*start, affine.white)
 
 
 def test_values_are_those_of_the_objective(problem):
@@ -42,8 +43,8 @@ def test_values_are_those_of_the_objective(problem):
 
 
 def test_evaluations_are_those_of_the_aggregated_draws(problem):
-    objective, _, evaluation = problem
-    merged = objective.aggregate(weights_of(objective.aggregator))
+    objective, affine, evaluation = problem
+    merged = objective.aggregate(affine.weights(evaluation.shift, evaluation.scale))
     np.testing.assert_allclose(evaluation.values, objective.target(merged)[0], rtol=1e-9)
 
 
@@ -77,8 +78,33 @@ def test_a_step_leads_to_the_mode_and_its_gain_is_the_rise(problem, gaussian):
 def test_a_scale_that_is_too_wide_is_below(problem):
     _, affine, evaluation = problem
     wide = affine.evaluate(
-        evaluation.shift, affine.scale_operator(3 * evaluation.scale.values), affine.white
+        evaluation.shift, type(evaluation.scale)(3 * evaluation.scale.values), affine.white
     )
     assert affine.is_below(wide, evaluation.shift, evaluation.scale)
     assert not affine.is_below(evaluation, wide.shift, wide.scale)
     assert affine.distance(evaluation, wide) == 0
+
+
+def test_white_draws_of_a_random_pairing_have_mean_zero_and_covariance_one(gaussian):
+    """Also those of a batch, so that the map's moments do not depend on the pairing."""
+    draws = gaussian.draws(50)
+    aggregator = AffineFamily().fit(SPACE, draws, Precision())
+    pairs = np.stack([random_pairing(50, 400, shard) for shard in range(4)])
+    objective = Objective(gaussian.target(), GaussianSum(), aggregator, draws, pairs)
+    affine = AffineObjective(objective, max_noise=0.015)
+    generator = np.random.default_rng(0)
+    for white in (affine.white, affine.batch(40, generator)):
+        np.testing.assert_allclose(white.mean(axis=0), np.zeros(3), atol=1e-12)
+        np.testing.assert_allclose(white.T @ white / len(white), np.eye(3), atol=1e-10)
+    assert len(affine.white) == 400
+
+
+def test_draws_are_aggregated_as_paired(gaussian):
+    draws = gaussian.draws(20)
+    aggregator = AffineFamily().fit(SPACE, draws, Precision())
+    pairs = np.stack([random_pairing(20, 70, shard) for shard in range(4)])
+    objective = Objective(gaussian.target(), GaussianSum(), aggregator, draws, pairs)
+    merged = objective.aggregate(weights_of(aggregator))
+    for draw in (0, 33, 69):
+        expected = aggregator(draws[np.arange(4), pairs[:, draw]])
+        np.testing.assert_allclose(merged[draw], expected, rtol=1e-9)

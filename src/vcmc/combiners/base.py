@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..linalg.pairing import random_pairing
+from ..linalg.pairing import shard_pairs
 from ..space import Product
 from ..target import Target
 
@@ -111,12 +111,7 @@ class Subposteriors:
     @cached_property
     def pairs(self) -> Int[np.ndarray, "shard draw"]:
         """Which draw of each shard goes into each combined draw (`linalg/pairing.py`)."""
-        return np.stack(
-            [
-                random_pairing(count, self.num_draws, (self.seed, shard))
-                for shard, count in enumerate(self.counts)
-            ]
-        )
+        return shard_pairs(self.counts, self.num_draws, self.seed)
 
     @cached_property
     def stacked(self) -> Float[Array, "shard draw dim"]:

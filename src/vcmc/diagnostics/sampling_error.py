@@ -21,6 +21,7 @@ The conditional expectations are means over the tuples in which a draw occurs; t
 they have by chance is subtracted.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,25 @@ class DrawSource(NamedTuple):
     num_independent: float
     pairs: Int[np.ndarray, "shard draw"] | None = None
     shard_ess: Float[np.ndarray, " shard"] | None = None
+
+    @classmethod
+    def paired(
+        cls,
+        pairs: Int[np.ndarray, "shard draw"],
+        ess: Mapping[str, np.ndarray],
+        counts: Sequence[int] | np.ndarray,
+    ) -> "DrawSource":
+        """Return the source of paired draws.
+
+        Args:
+            pairs: which draw of each shard went into each combined draw.
+            ess: effective draws of every parameter in each shard, axes (shard, …).
+            counts: draws of each shard.
+        """
+        by_shard = [values.reshape(len(values), -1) for values in ess.values()]
+        typical = np.nanmedian(np.concatenate(by_shard, axis=1), axis=1)
+        typical = np.clip(np.nan_to_num(typical, nan=1.0), 1.0, np.asarray(counts, float))
+        return cls(pairs.shape[1], pairs, typical)
 
 
 class SamplingVariances(NamedTuple):

@@ -41,6 +41,9 @@ ADVICE = (
     'prior for every shard (prior="partial", with the default combiner).'
 )
 
+# of statistics of one Gaussian draw, in sds
+STANDARD_ERRORS: Mapping[Statistic, float] = {"mean": 1.0, "sd": 0.71, "q05": 2.1, "q95": 2.1}
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -276,7 +279,7 @@ def _of_statistic(errors: Mapping[str, Errors], statistic: Statistic) -> list[Es
 def _limit(statistic: Statistic, ess: float) -> float:
     """Return the error that a statistic may have, given the number of effective draws."""
     effective = ess if np.isfinite(ess) else 1.0
-    standard_error = 1 / np.sqrt(2 * effective if statistic == "sd" else effective)
+    standard_error = STANDARD_ERRORS[statistic] / np.sqrt(effective)
     return float(np.clip(NUM_MONTE_CARLO_ERRORS * standard_error, MAX_ERROR, MAX_CHANCE_ERROR))
 
 

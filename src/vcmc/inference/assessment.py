@@ -17,6 +17,7 @@ from ..diagnostics.sampling_error import DrawSource
 from ..diagnostics.selfcheck import Errors, self_check
 from ..diagnostics.verdict import Diagnosis, Evidence, Level, judge
 from ..errors import warn_doubtful
+from ..linalg.pairing import shard_pairs
 from ..model import Model
 from ..results.tree import draws_by_parameter, make_tree
 from ..target import Target
@@ -231,6 +232,21 @@ def posterior_points(tree: "DataTree", model: Model) -> Points:
         )
     points = np.asarray(to_points(model.space, draws_by_parameter(tree)))
     return points.reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
+
+
+def stored_source(tree: "DataTree") -> DrawSource | None:
+    """Return where the draws of a tree come from, if they are paired draws of its shards."""
+    if not tree.attrs.get("paired") or "subposterior_ess" not in tree.children:
+        return None
+    posterior, ess = tree["posterior"].sizes, tree["subposterior_ess"]
+    num_shards, num_draws = int(tree.attrs["num_shards"]), posterior["chain"] * posterior["draw"]
+    counts = tree.attrs.get("draw_counts")
+    if counts is None:
+        sizes = tree["subposterior"].sizes
+        counts = np.full(num_shards, sizes["chain"] * sizes["draw"])
+    by_shard = {str(name): values.to_numpy() for name, values in ess.data_vars.items()}
+    seed = int(tree.attrs["seed"])
+    return DrawSource.paired(shard_pairs(counts, num_draws, seed), by_shard, counts)
 
 
 def stored_diagnosis(tree: "DataTree") -> Diagnosis:

@@ -113,7 +113,7 @@ def combine_shards(
         np.asarray(points),
         {name: group for name, group in groups.items() if group},
         notes + combined.notes + warnings.notes,
-        {},
+        {"paired": int(source is not None)},
         remarks=tuple(warnings.remarks),
         source=source,
         needs_more_draws=needs_more,
@@ -124,10 +124,7 @@ def _source(combined: Combined, summary: ShardSummary) -> DrawSource | None:
     """Return where combined draws come from, if one draw of each shard went into every one."""
     if combined.pairs is None:
         return None
-    by_shard = [values.reshape(len(values), -1) for values in summary.ess.values()]
-    ess = np.nanmedian(np.concatenate(by_shard, axis=1), axis=1)
-    ess = np.fmin(np.nan_to_num(ess, nan=1.0), summary.counts)
-    return DrawSource(combined.pairs.shape[1], combined.pairs, np.maximum(ess, 1.0))
+    return DrawSource.paired(combined.pairs, summary.ess, summary.counts)
 
 
 def _as_chains(combined: Combined, num_chains: int) -> Any:
@@ -259,7 +256,8 @@ def combine(
     if len(set(summary.counts)) > 1:
         settings["draw_counts"] = summary.counts
     labels = draws_labels(draws) if model is None else model.labels
-    return result_tree(combined.groups | labels.groups, settings | clock.seconds, assessment)
+    settings |= combined.settings | clock.seconds
+    return result_tree(combined.groups | labels.groups, settings, assessment)
 
 
 def _declared_space(

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics.verdict import Diagnosis
 from ..model import Model
 from .arguments import check_model_with_rows
-from .assessment import diagnose_draws, posterior_points, stored_diagnosis, text_list
+from .assessment import (
+    diagnose_draws,
+    posterior_points,
+    stored_diagnosis,
+    stored_source,
+    text_list,
+)
 from .preparation import result_target
 
 if TYPE_CHECKING:
@@ -47,4 +53,5 @@ def diagnose(
     points = posterior_points(tree, target.model)
     notes, exact = text_list(tree, "shard_warnings"), str(tree.attrs.get("exact", ""))
     remarks = text_list(tree, "shard_remarks")
-    return diagnose_draws(points, target, notes, seed, remarks=remarks, exact=exact)
+    source = stored_source(tree)
+    return diagnose_draws(points, target, notes, seed, remarks=remarks, exact=exact, source=source)

@@ -132,6 +132,7 @@ def refine(
             **clock.seconds,
             **assessment.attributes,
             "exact": refined.exact,
+            "paired": 0,
         },
         drop=("weights", "optimization", *ERROR_GROUPS.values()),
     )

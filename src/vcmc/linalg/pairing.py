@@ -28,6 +28,19 @@ def random_pairing(
     return np.concatenate(orders)[:num_draws]
 
 
+def shard_pairs(counts: Iterable[int], num_draws: int, seed: int) -> Int[np.ndarray, "shard draw"]:
+    """Return which draw of each shard goes into each combined draw.
+
+    Args:
+        counts: number of draws of each shard.
+        num_draws: number of combined draws.
+        seed: the seed of all shards' orders.
+    """
+    return np.stack(
+        [random_pairing(count, num_draws, (seed, shard)) for shard, count in enumerate(counts)]
+    )
+
+
 def sum_pairs(
     parts: Iterable[Float[np.ndarray, "shard_draw dim"]], pairs: Int[np.ndarray, "shard draw"]
 ) -> Float[np.ndarray, "draw dim"]:
