@@ -49,7 +49,7 @@ def test_it_keeps_the_laws(name):
         combiner,
         smooths=SMOOTHING if name in OF_DENSITIES else 0.0,
         may_refuse=False,
-        uses_seed=not isinstance(combiner, combiners.Average | combiners.Consensus),
+        uses_seed=True,
     )
 
 

@@ -90,7 +90,7 @@ def test_what_cannot_be_diagnosed_is_refused(conjugate, shards):
 
 
 def test_long_tables_are_cut():
-    errors = vcmc.diagnostics.selfcheck.Errors(*np.zeros((4, 100)))
+    errors = vcmc.diagnostics.selfcheck.Errors(*np.zeros((8, 100)))
     text = str(Diagnosis("good", [], errors={"beta": errors}))
     assert "… and 71 more" in text
     assert text.count("\n") < 40

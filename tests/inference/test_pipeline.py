@@ -202,7 +202,7 @@ def test_the_tree_is_arviz_ready(conjugate):
     tree = vcmc.infer(
         conjugate.model, conjugate.rows, num_shards=3, shard_draws=400, seed=5, sampler=sampler
     )
-    assert dict(tree["posterior"].sizes) == {"chain": 2, "draw": 400, "beta_dim_0": 3}
+    assert dict(tree["posterior"].sizes) == {"chain": 2, "draw": 2500, "beta_dim_0": 3}
     assert dict(tree["subposterior"].sizes) == {
         "shard": 3,
         "chain": 2,

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # runs 
 SAMPLER = vcmc.samplers.NUTS(num_warmup=150)
 
 
-def run(conjugate, folder, num_draws=230, **changed):
+def run(conjugate, folder, shard_draws=230, **changed):
     arguments = {"num_shards": 3, "sampler": SAMPLER, "progress": False, **changed}
     return vcmc.infer(
-        conjugate.model, conjugate.rows, store=folder, shard_draws=num_draws, **arguments
+        conjugate.model, conjugate.rows, store=folder, shard_draws=shard_draws, **arguments
     )
 
 
@@ -51,7 +51,8 @@ def test_a_finished_run_is_loaded(finished, conjugate, refuse_to_prepare):
         {"combiner": vcmc.combiners.Consensus()},
         {"refine": True},
         {"overlap": True},
-        {"shard_draws": 300},
+        {"num_draws": 300},
+        {"error": 0.05},
         {"sampler": None},
     ],
 )
@@ -63,10 +64,10 @@ def test_other_requests_are_not_answered_by_the_stored_result(
 
 
 def test_the_sampler_that_vcmc_chose_may_be_named(conjugate, tmp_path, monkeypatch):
-    tree = run(conjugate, tmp_path, num_draws=100, sampler=None)
+    tree = run(conjugate, tmp_path, shard_draws=100, sampler=None)
     monkeypatch.setattr(pipeline, "prepare", None)  # is not called
     for sampler in (None, vcmc.samplers.NUTS()):
-        loaded = run(conjugate, tmp_path, num_draws=100, sampler=sampler)
+        loaded = run(conjugate, tmp_path, shard_draws=100, sampler=sampler)
         assert loaded.attrs["created_at"] == tree.attrs["created_at"]
 
 
@@ -75,7 +76,7 @@ class Own(vcmc.combiners.Consensus):
 
 
 def test_a_combiner_of_the_users_is_run_again(conjugate, tmp_path, monkeypatch):
-    run(conjugate, tmp_path, num_draws=100, combiner=Own())
+    run(conjugate, tmp_path, shard_draws=100, combiner=Own())
     combined = []
     combine = pipeline.combine_shards
     monkeypatch.setattr(
@@ -83,9 +84,9 @@ def test_a_combiner_of_the_users_is_run_again(conjugate, tmp_path, monkeypatch):
         "combine_shards",
         lambda *given, **named: combined.append(1) or combine(*given, **named),
     )
-    run(conjugate, tmp_path, num_draws=100, combiner=Own())
-    run(conjugate, tmp_path, num_draws=100, combiner=vcmc.combiners.Consensus())
-    run(conjugate, tmp_path, num_draws=100, combiner=vcmc.combiners.Consensus())
+    run(conjugate, tmp_path, shard_draws=100, combiner=Own())
+    run(conjugate, tmp_path, shard_draws=100, combiner=vcmc.combiners.Consensus())
+    run(conjugate, tmp_path, shard_draws=100, combiner=vcmc.combiners.Consensus())
     assert len(combined) == 2
 
 
@@ -109,7 +110,7 @@ def test_the_warnings_of_a_loaded_result_are_issued_again(conjugate, tmp_path):
     texts = []
     for _ in range(2):
         with pytest.warns(vcmc.DoubtfulWarning) as caught:
-            tree = run(conjugate, tmp_path, num_draws=10, sampler=sampler)
+            tree = run(conjugate, tmp_path, shard_draws=10, sampler=sampler)
         texts.append([str(warning.message) for warning in caught])
     assert texts[0] == texts[1] == tree.attrs["warnings"]
 

@@ -29,7 +29,7 @@ def test_chains_are_not_read_as_draws(draws):
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # the shards disagree
 @pytest.mark.parametrize("told", [{"chains": True}, {"space": {"beta": vcmc.Real(2)}}])
 def test_chains_are_told_by_the_user_or_by_the_space(told):
-    average = {"combiner": combiners.Average()}
+    average = {"combiner": combiners.Average(), "num_draws": 1200}
     tree = vcmc.combine({"beta": CHAINS}, **told, **average)
     assert dict(tree["subposterior"].sizes) == {
         "shard": 8,
@@ -37,7 +37,9 @@ def test_chains_are_told_by_the_user_or_by_the_space(told):
         "draw": 300,
         "beta_dim_0": 2,
     }
-    np.testing.assert_allclose(tree["posterior"]["beta"], CHAINS.mean(axis=0), rtol=1e-12)
+    assert dict(tree["posterior"].sizes) == {"chain": 4, "draw": 300, "beta_dim_0": 2}
+    found = tree["posterior"]["beta"].mean(("chain", "draw"))
+    np.testing.assert_allclose(found, CHAINS.mean(axis=(0, 1, 2)), rtol=1e-12)
     shards = [{"beta": shard} for shard in CHAINS]
     for draws in (shards, {"beta": list(CHAINS)}):
         other = vcmc.combine(draws, **told, **average)
@@ -52,7 +54,7 @@ def test_chains_are_told_by_the_user_or_by_the_space(told):
 def test_draws_are_told_by_the_user_or_by_their_number():
     draws = np.random.default_rng(0).normal(size=(4, 60, 2))
     expected = vcmc.combine({"beta": draws}, chains=False)
-    assert expected["posterior"].sizes["draw"] == 60
+    assert expected["subposterior"].sizes["draw"] == 60
     told = vcmc.combine({"beta": draws}, space={"beta": vcmc.Real(2)})
     np.testing.assert_array_equal(told["posterior"]["beta"], expected["posterior"]["beta"])
     with_scalar = vcmc.combine({"beta": draws, "mu": draws[..., 0] - draws[..., 1]})

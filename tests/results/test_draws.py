@@ -17,8 +17,9 @@ SIGMA = np.exp(0.3 * generator.normal(size=(4, 500)))
 def test_named_arrays_are_combined():
     draws, space = {"beta": BETA, "sigma": SIGMA}, {"sigma": vcmc.Real()}
     tree = vcmc.combine(draws, combiner=vcmc.combiners.Average(), space=space)
-    np.testing.assert_allclose(tree["posterior"]["beta"][0], BETA.mean(axis=0))
-    np.testing.assert_allclose(tree["posterior"]["sigma"][0], SIGMA.mean(axis=0))
+    assert tree["posterior"].sizes["draw"] == 5000  # every draw of a shard is used ten times
+    np.testing.assert_allclose(tree["posterior"]["beta"][0].mean("draw"), BETA.mean(axis=(0, 1)))
+    np.testing.assert_allclose(tree["posterior"]["sigma"][0].mean("draw"), SIGMA.mean())
     assert dict(tree["subposterior"].sizes) == {
         "shard": 4,
         "chain": 1,
@@ -31,7 +32,8 @@ def test_spaces_are_combined_in_real_coordinates():
     tree = vcmc.combine(
         {"sigma": SIGMA}, combiner=vcmc.combiners.Average(), space={"sigma": vcmc.Positive()}
     )
-    np.testing.assert_allclose(tree["posterior"]["sigma"][0], np.exp(np.log(SIGMA).mean(axis=0)))
+    logs = np.log(tree["posterior"]["sigma"][0])
+    np.testing.assert_allclose(logs.mean("draw"), np.log(SIGMA).mean())
     np.testing.assert_allclose(tree["subposterior"]["sigma"][:, 0], SIGMA)
 
 
@@ -53,8 +55,11 @@ def test_chains_are_kept_apart():
     dataset = xarray.Dataset(
         {"beta": (("shard", "chain", "draw", "d"), BETA.reshape(4, 2, 250, 2))}
     )
-    tree = vcmc.combine(dataset, combiner=vcmc.combiners.Average())
-    np.testing.assert_allclose(tree["posterior"]["beta"], BETA.reshape(4, 2, 250, 2).mean(axis=0))
+    tree = vcmc.combine(dataset, combiner=vcmc.combiners.Average(), num_draws=1000)
+    assert tree["subposterior"].sizes["chain"] == 2
+    assert dict(tree["posterior"].sizes) == {"chain": 2, "draw": 500, "d": 2}
+    found = tree["posterior"]["beta"].mean(("chain", "draw"))
+    np.testing.assert_allclose(found, BETA.mean(axis=(0, 1)))
 
 
 def stuck():
@@ -137,7 +142,8 @@ SPACES = {"sigma": vcmc.Positive()}
 
 
 def test_unequal_counts_are_evened_out_and_no_draw_is_lost():
-    tree = vcmc.combine(UNEQUAL, combiner=vcmc.combiners.Average(), space=SPACES)
+    average = vcmc.combiners.Average()
+    tree = vcmc.combine(UNEQUAL, combiner=average, space=SPACES, num_draws=500)
     means = np.mean([each["beta"].mean(axis=0) for each in UNEQUAL], axis=0)
     found = tree["posterior"]["beta"].to_numpy()[0]
     assert found.shape == (500, 2)
@@ -181,7 +187,7 @@ def test_a_list_of_equal_shards_is_an_array():
 def test_lazy_draws_are_not_held(combiner, lazy):
     loaded = lazy(np.random.default_rng(0).normal(size=(30, 1000, 3)))
     draws = vcmc.LazyDraws(lambda shard: {"beta": loaded[shard]}, 30)
-    tree = vcmc.combine(draws, combiner=combiner)
+    tree = vcmc.combine(draws, combiner=combiner, num_draws=1000)
     assert tree["posterior"]["beta"].shape == (1, 1000, 3)
     assert loaded.most <= 3
 

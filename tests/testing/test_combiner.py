@@ -1,5 +1,6 @@
 """check_combiner finds planted faults and names the broken law."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -25,7 +26,8 @@ class Averaged(AbstractCombiner):
             raise {"refuses": ValueError, "refuses, oddly": KeyError}[self.fault](
                 "draws differ in number"
             )
-        merged = combiners.Average().combine(shards).draws
+        seed = 0 if self.fault == "fixed" else shards.seed
+        merged = combiners.Average().combine(replace(shards, seed=seed)).draws
         sds = np.std(merged, axis=0)
         noise = {"unseeded": None, "fixed": 0}
         if self.fault in noise:

@@ -51,11 +51,12 @@ def transport(
 
 
 def equal_counts(shards: Subposteriors) -> Int[np.ndarray, " shard"]:
-    """Split `num_draws` over the shards as equally as possible.
+    """Split `num_draws` over the shards as equally as possible; there are no more than draws.
 
     If there are more shards than draws, some get none.
     """
-    return np.diff(np.arange(shards.num_shards + 1) * shards.num_draws // shards.num_shards)
+    num_draws = min(shards.num_draws, shards.num_shards * min(shards.counts))
+    return np.diff(np.arange(shards.num_shards + 1) * num_draws // shards.num_shards)
 
 
 def thin(draws: Float[np.ndarray, "draw dim"], count: int) -> Float[np.ndarray, "count dim"]:

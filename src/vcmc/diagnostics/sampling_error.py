@@ -41,33 +41,39 @@ class DrawSource(NamedTuple):
 
     Attributes:
         num_independent: number of independent draws that the combined ones are worth, apart from
-            draws of shards that they share.
+            draws of shards that they share; None if it is to be estimated from them.
         pairs: which draw of each shard went into each combined draw, if one of each did.
         shard_ess: effective draws of each shard.
+        moment_draws: independent draws that means and sds rest on; None if they rest on the
+            target, or on the combined draws themselves.
     """
 
-    num_independent: float
+    num_independent: float | None
     pairs: Int[np.ndarray, "shard draw"] | None = None
     shard_ess: Float[np.ndarray, " shard"] | None = None
+    moment_draws: float | None = None
 
     @classmethod
-    def paired(
+    def of_shards(
         cls,
-        pairs: Int[np.ndarray, "shard draw"],
+        pairs: Int[np.ndarray, "shard draw"] | None,
         ess: Mapping[str, np.ndarray],
         counts: Sequence[int] | np.ndarray,
+        uses_target: bool,
     ) -> "DrawSource":
-        """Return the source of paired draws.
+        """Return the source of draws that were combined from those of shards.
 
         Args:
-            pairs: which draw of each shard went into each combined draw.
+            pairs: which draw of each shard went into each combined draw, if one of each did.
             ess: effective draws of every parameter in each shard, axes (shard, …).
             counts: draws of each shard.
+            uses_target: whether the target was evaluated to combine them.
         """
         by_shard = [values.reshape(len(values), -1) for values in ess.values()]
         typical = np.nanmedian(np.concatenate(by_shard, axis=1), axis=1)
         typical = np.clip(np.nan_to_num(typical, nan=1.0), 1.0, np.asarray(counts, float))
-        return cls(pairs.shape[1], pairs, typical)
+        moment_draws = None if uses_target else float(1 / np.mean(1 / typical))
+        return cls(None if pairs is None else pairs.shape[1], pairs, typical, moment_draws)
 
 
 class SamplingVariances(NamedTuple):
@@ -130,7 +136,8 @@ def _not_quadratic(values: Values, white: Values) -> Values:
 
 
 def _variance(influence: Values, source: DrawSource) -> Float[np.ndarray, " quantity"]:
-    return np.mean(influence**2, axis=0) / source.num_independent + _shared(influence, source)
+    num_independent = source.num_independent or len(influence)
+    return np.mean(influence**2, axis=0) / num_independent + _shared(influence, source)
 
 
 def _shared(influence: Values, source: DrawSource) -> Float[np.ndarray, " quantity"]:

@@ -185,7 +185,12 @@ def _diagnose_draws(
         return np.concatenate(columns, axis=1)
 
     ess = float(np.nanmin(convergence.ess(points[None])))
-    check = self_check(flat, target, quantities, seed, source or DrawSource(max(1.0, ess)))
+    source = source or DrawSource(None)
+    if source.num_independent is None:
+        source = source._replace(num_independent=max(1.0, ess))
+    if source.moment_draws is not None:
+        ess = min(ess, source.moment_draws)
+    check = self_check(flat, target, quantities, seed, source)
     mode = other_mode(flat, target, seed)
     faults = [mode.sentence(model.space)] if mode else []
     doubts = profile_doubts(profile(flat, target, seed), names)
@@ -235,8 +240,10 @@ def posterior_points(tree: "DataTree", model: Model) -> Points:
 
 
 def stored_source(tree: "DataTree") -> DrawSource | None:
-    """Return where the draws of a tree come from, if they are paired draws of its shards."""
-    if not tree.attrs.get("paired") or "subposterior_ess" not in tree.children:
+    """Return where the draws of a tree come from, if they were combined from those of shards."""
+    if "paired" not in tree.attrs or "subposterior_ess" not in tree.children:
+        return None
+    if int(tree.attrs["num_shards"]) == 1 or "subposterior" not in tree.children:
         return None
     posterior, ess = tree["posterior"].sizes, tree["subposterior_ess"]
     num_shards, num_draws = int(tree.attrs["num_shards"]), posterior["chain"] * posterior["draw"]
@@ -245,8 +252,9 @@ def stored_source(tree: "DataTree") -> DrawSource | None:
         sizes = tree["subposterior"].sizes
         counts = np.full(num_shards, sizes["chain"] * sizes["draw"])
     by_shard = {str(name): values.to_numpy() for name, values in ess.data_vars.items()}
-    seed = int(tree.attrs["seed"])
-    return DrawSource.paired(shard_pairs(counts, num_draws, seed), by_shard, counts)
+    pairs = shard_pairs(counts, num_draws, int(tree.attrs["seed"]))
+    is_paired, uses_target = (bool(tree.attrs[name]) for name in ("paired", "uses_target"))
+    return DrawSource.of_shards(pairs if is_paired else None, by_shard, counts, uses_target)
 
 
 def stored_diagnosis(tree: "DataTree") -> Diagnosis:

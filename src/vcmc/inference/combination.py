@@ -104,7 +104,10 @@ def combine_shards(
     }
     notes = _prior_doubts(combiner, prior, shards.num_shards)
     warnings = summary.shard_warnings(stats, space, prior)
-    source = _source(combined, summary)
+    source = None
+    if shards.num_shards > 1:
+        uses_target = combiner.needs.target
+        source = DrawSource.of_shards(combined.pairs, summary.ess, summary.counts, uses_target)
     needs_more = False
     if source is not None and source.shard_ess is not None and weights is not None:
         variances = np.stack([np.var(draws, axis=0) for draws in shards])
@@ -113,18 +116,14 @@ def combine_shards(
         np.asarray(points),
         {name: group for name, group in groups.items() if group},
         notes + combined.notes + warnings.notes,
-        {"paired": int(source is not None)},
+        {
+            "paired": int(combined.pairs is not None),
+            "uses_target": int(combiner.needs.target or shards.num_shards == 1),
+        },
         remarks=tuple(warnings.remarks),
         source=source,
         needs_more_draws=needs_more,
     )
-
-
-def _source(combined: Combined, summary: ShardSummary) -> DrawSource | None:
-    """Return where combined draws come from, if one draw of each shard went into every one."""
-    if combined.pairs is None:
-        return None
-    return DrawSource.paired(combined.pairs, summary.ess, summary.counts)
 
 
 def _as_chains(combined: Combined, num_chains: int) -> Any:

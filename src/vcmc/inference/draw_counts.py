@@ -16,6 +16,7 @@ from jaxtyping import Float
 from ..linalg.shrinkage import TINY
 
 MIN_SHARD_DRAWS = 100  # enough for the mean and the spread of a shard, and to notice stuck chains
+MOMENT_DRAWS = 1000  # of a shard, for means to 0.03 sd, if no scores correct them
 SHAPE_DRAWS = 5000  # draws of a shard times the square of the number of shards
 MAX_SHARD_DRAWS = 1600  # that the library chooses by itself
 DRAWS_GROWTH = 2  # factor between rounds
@@ -26,15 +27,25 @@ MAX_SHAPE_SE = 0.02
 COORDINATE_SHARE = 0.9
 
 
-def initial_shard_draws(num_shards: int, num_draws: int, num_chains: int) -> int:
+def initial_shard_draws(
+    num_shards: int, num_draws: int, num_chains: int, fits_moments: bool = True
+) -> int:
     """Return the number of draws of every chain to begin with.
+
+    Args:
+        num_shards: number of shards.
+        num_draws: draws of the posterior.
+        num_chains: chains of every shard.
+        fits_moments: whether the combiner learns means and covariances from full-data scores; if
+            not, they are as accurate as the shards' draws are many.
 
     >>> [initial_shard_draws(count, 5000, 1) for count in (1, 2, 5, 20)]
     [5000, 1250, 200, 100]
     """
     if num_shards == 1:
         return -(-num_draws // num_chains)
-    per_shard = max(MIN_SHARD_DRAWS, -(-SHAPE_DRAWS // num_shards**2))
+    least = MIN_SHARD_DRAWS if fits_moments else MOMENT_DRAWS
+    per_shard = max(least, -(-SHAPE_DRAWS // num_shards**2))
     return -(-per_shard // num_chains)
 
 

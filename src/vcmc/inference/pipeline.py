@@ -304,7 +304,7 @@ def _refine(
         refined.points,
         posterior.groups | {"posterior": params},
         refined.notes if refined.exact else refined.notes + posterior.notes,
-        refined.settings | {"paired": 0},
+        refined.settings,
         refined.exact,
         () if refined.exact else posterior.remarks,
     )

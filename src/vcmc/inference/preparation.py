@@ -267,7 +267,10 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
         density = target.shard_cache.density(0, prior_power, likelihood_power)
         sampler = _choose_sampler(own_sampler, density, start)
     shard_draws = request.shard_draws or initial_shard_draws(
-        target.num_shards, request.num_draws, sampler.num_chains
+        target.num_shards,
+        request.num_draws,
+        sampler.num_chains,
+        request.combiner.needs.scores,
     )
     return Plan(
         sampler,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 NUM_PILOT_PROPOSALS = 500  # evaluated to decide whether importance sampling suffices
 MAX_PROPOSALS = 5000  # if more are needed, chains run instead
+NUM_RESAMPLED = 1000  # draws, unless the goal is higher
 MAX_PARETO_K = 0.5  # below it, the variance of the importance ratios is finite
 MIN_DRAWS_PER_COORDINATE = 5  # for a proposal as wide as the posterior
 MIN_NOTABLE_ERROR = 0.05  # sds: refined draws with smaller errors are not compared with others
@@ -132,9 +133,8 @@ def refine(
             **clock.seconds,
             **assessment.attributes,
             "exact": refined.exact,
-            "paired": 0,
         },
-        drop=("weights", "optimization", *ERROR_GROUPS.values()),
+        drop=("weights", "optimization", "paired", "uses_target", *ERROR_GROUPS.values()),
     )
 
 
@@ -259,7 +259,7 @@ def _by_importance(
         return 0
     generator = np.random.default_rng((seed, 1))
     proposal = Proposal.of(draws)
-    count = max(num_draws, int(np.ceil(goal.min_ess)))
+    count = max(min(num_draws, NUM_RESAMPLED), int(np.ceil(goal.min_ess)))
     points, log_ratios = proposal.propose(NUM_PILOT_PROPOSALS, target, generator, advance)
     if not np.isfinite(log_ratios).any():
         return NUM_PILOT_PROPOSALS

@@ -7,7 +7,9 @@ chain takes five seconds and needs no shards.
 The speed-up of K shards is the seconds of the serial chain over those of the slowest shard plus the
 combination. The serial chain and the shards (at most twenty of them) are timed one after the other,
 in a process bound to one core. The combination may use all cores of this machine, and is timed in
-its second run, when everything is compiled. On K machines each would evaluate its own rows: the
+its second run, when everything is compiled. Shards of our default method make as many draws as
+`infer` would ask them for, which are paired at random; those of the other methods, and the serial
+chain, make all draws. On K machines each would evaluate its own rows: the
 seconds of such a combination, where of each evaluation only the slowest shard counts, are in the
 JSON file as well.
 """
@@ -28,6 +30,8 @@ import numpy as np
 
 from ..density import evaluate, hessian_products
 from ..executors.local import Local
+from ..inference.arguments import DEFAULT_DRAWS
+from ..inference.draw_counts import initial_shard_draws
 from ..samplers.base import AbstractSampler
 from ..samplers.nuts import NUTS
 from ..samplers.start import common_start, search_starts
@@ -67,9 +71,12 @@ class SpeedUp(AbstractExperiment):
         for experiment in EXPERIMENTS.values():
             trial = experiment.trial(job)
             steps += trial.serial_steps()
-            for num_shards in (1, *trial.size.shards):
-                steps.append(_sampling_step(trial, num_shards))
+            steps.append(_sampling_step(trial, 1, trial.size.num_draws))
             for num_shards in trial.size.shards:
+                steps += [
+                    _sampling_step(trial, num_shards, count)
+                    for count in sorted({shard_draws(trial, name, num_shards) for name in METHODS})
+                ]
                 steps += trial.shard_steps(num_shards)
                 steps += [_combining_step(trial, method, num_shards) for method in METHODS]
         return steps
@@ -79,19 +86,33 @@ class SpeedUp(AbstractExperiment):
         for experiment in EXPERIMENTS.values():
             trial = experiment.trial(job)
             folder = _folder(trial)
-            serial = float(folder.load("alone-1")["seconds"].max())
+            serial = _slowest(trial, 1, trial.size.num_draws)
             settings[trial.name] = {
                 "scale": trial.size.settings(),
                 "sampler": repr(_sampler(trial)),
             }
             for num_shards in trial.size.shards:
-                slowest = float(folder.load(f"alone-{num_shards}")["seconds"].max())
                 for method in METHODS:
+                    count = shard_draws(trial, method, num_shards)
+                    slowest = _slowest(trial, num_shards, count)
                     stored = folder.load(f"{method}-{num_shards}")
                     entries.append(Entry(trial.name, num_shards, method, float(stored["error"])))
-                    seconds.append(entries[-1]._asdict() | _speedups(serial, slowest, stored))
+                    speedups = {"shard_draws": count} | _speedups(serial, slowest, stored)
+                    seconds.append(entries[-1]._asdict() | speedups)
         figure = draw_speedup(self.title, seconds)
         return Results({"": entries}, {"problems": settings, "seconds": seconds}, figure)
+
+
+def shard_draws(trial: Trial, method: str, num_shards: int) -> int:
+    """Return the number of draws that a shard makes for a method."""
+    if method != "default":
+        return trial.size.num_draws
+    return min(trial.size.num_draws, initial_shard_draws(num_shards, DEFAULT_DRAWS, 1))
+
+
+def _slowest(trial: Trial, num_shards: int, num_draws: int) -> float:
+    stored = _folder(trial).load(f"alone-{num_shards}-{num_draws}")
+    return float(stored["seconds"].max())
 
 
 def _speedups(serial: float, slowest: float, stored: Arrays) -> dict[str, float]:
@@ -116,11 +137,13 @@ def _folder(trial: Trial) -> Folder:
     return trial.folder_for("speedup", timed=repr(_sampler(trial)))
 
 
-def _sampling_step(trial: Trial, num_shards: int) -> Step:
+def _sampling_step(trial: Trial, num_shards: int, num_draws: int) -> Step:
     def make() -> Arrays:
-        return {"seconds": run_on_one_core(sampling_seconds, trial.name, trial.job, num_shards)}
+        arguments = trial.name, trial.job, num_shards, num_draws
+        return {"seconds": run_on_one_core(sampling_seconds, *arguments)}
 
-    return Step(f"alone-{num_shards}", f"{trial.name}-alone", make, _folder(trial))
+    name = f"alone-{num_shards}-{num_draws}"
+    return Step(name, f"{trial.name}-alone", make, _folder(trial))
 
 
 def run_on_one_core(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -144,7 +167,7 @@ def one_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def sampling_seconds(name: str, job: Job, num_shards: int) -> np.ndarray:
+def sampling_seconds(name: str, job: Job, num_shards: int, num_draws: int) -> np.ndarray:
     """Return the seconds of sampling each timed shard, one after the other."""
     trial = EXPERIMENTS[name].trial(job)
     sampler, size = _sampler(trial), trial.size
@@ -161,7 +184,7 @@ def sampling_seconds(name: str, job: Job, num_shards: int) -> np.ndarray:
             target.shard_cache.density(shard),
             start,
             jax.random.fold_in(key, shard),
-            size.num_draws,
+            num_draws,
             thin=thinning(sampler, size),
         )
         seconds.append(time.perf_counter() - begin)
@@ -212,6 +235,9 @@ def error_and_seconds(trial: Trial, name: str, num_shards: int) -> Arrays:
     """Return a method's error, and its seconds: first run, second run, one machine per shard."""
     method = trial.methods[name]
     shards = trial.subposteriors(num_shards, method.as_paper)
+    if name == "default":
+        draws = shards.stacked[:, : shard_draws(trial, name, num_shards)]
+        shards = replace(shards, draws=draws, num_posterior_draws=DEFAULT_DRAWS)
     first_seconds, _ = time_combiner(method.combiner, shards)
     seconds, combined = time_combiner(method.combiner, shards)
     error = trial.median_error(combined.draws)

@@ -97,14 +97,15 @@ def add_groups(
     settings: Mapping[str, Any],
     drop: tuple[str, ...] = (),
 ) -> "DataTree":
-    """Return a tree with groups and attributes added or replaced, and the groups `drop` removed."""
+    """Return a tree with groups and attributes added or replaced, and those in `drop` removed."""
     from xarray import DataTree
 
     children = {
         name: child.to_dataset() for name, child in tree.children.items() if name not in drop
     }
     new_tree = DataTree.from_dict(children | _datasets(groups, tree_labels(tree)))
-    new_tree.attrs = {**tree.attrs, **settings}
+    kept = {name: value for name, value in tree.attrs.items() if name not in drop}
+    new_tree.attrs = {**kept, **settings}
     return new_tree
 
 

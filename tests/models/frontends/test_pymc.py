@@ -125,7 +125,7 @@ def tree(logistic):
 
 def inferred(model):
     consensus = vcmc.combiners.Consensus()  # least to compile
-    return vcmc.infer(model, ROWS, num_shards=2, shard_draws=500, seed=4, combiner=consensus)
+    return vcmc.infer(model, ROWS, num_shards=2, num_draws=500, seed=4, combiner=consensus)
 
 
 @pytest.mark.slow
