@@ -1,17 +1,14 @@
 r"""Monte Carlo errors of combined draws, which may share the draws of shards.
 
-Shift and scale of combined draws are learned from full-data scores. What is left to chance is their
-shape: a statistic $s$ of $T$ draws whose mean and sd are given has an influence function
-$\psi(x_t)$, e.g. for the quantile $q$ at level $p$ of standardized draws with density $f$
+Shift and scale of combined draws are learned from full-data scores, and their skewness is known
+(`quantiles.py`). What is left to chance is the rest of their shape. A statistic of $T$ draws has an
+influence function $\psi(x_t)$, e.g. $(p - 1\{x \le q\}) / f(q)$ for the quantile $q$ at level $p$
+of draws with density $f$, of which regression on $w$, $w^2$ and $w^3$ removes what is known, with
+$w$ the direction in which the quantity grows.
 
-$$\psi(x) = \frac{p - 1\{x \le q\}}{f(q)} - x - \tfrac 1 2 q (x^2 - 1)
-  - \tfrac 1 6 (q^2 - 1) (x^3 - 3 x),$$
-
-where the last term is the effect of the draws' skewness, which is known, too (`quantiles.py`).
-
-Independent draws would give $s$ the variance $\operatorname{Var} \psi / T$. Paired draws share the
-$n_k$ draws of each shard, which adds the part of the variance that one shard's draw explains
-(Hájek's projection):
+Independent draws would give the statistic $s$ the variance $\operatorname{Var} \psi / T$. Paired
+draws share the $n_k$ draws of each shard, which adds the part of the variance that one shard's draw
+explains (Hájek's projection):
 
 $$\operatorname{Var} s = \frac{\operatorname{Var} \psi} T
   + \sum_k \Bigl(\frac 1 {n_k} - \frac 1 T\Bigr)
@@ -106,29 +103,37 @@ def sampling_variances(
         return _variance(influence - influence.mean(axis=0), source)
 
     sorted_standard = (sorted_values - moments.mean) / scale
+    fixed = _orthogonal([np.ones_like(white), white, white**2, white**3])
     return SamplingVariances(
-        variance(_not_quadratic(standard, white)),
-        variance(_not_quadratic(standard**2 / 2, white)),
-        [variance(_quantile_influence(standard, sorted_standard, level)) for level in LEVELS],
+        variance(_residuals(standard, fixed[:3])),
+        variance(_residuals(standard**2 / 2, fixed[:3])),
+        [
+            variance(_residuals(_quantile_influence(standard, sorted_standard, level), fixed))
+            for level in LEVELS
+        ],
     )
 
 
 def _quantile_influence(standard: Values, sorted_standard: Values, level: float) -> Values:
-    """Return the influence function of a quantile, given mean, sd and skewness."""
+    """Return the influence function of a quantile."""
     low, quantile, high = (
         quantiles_at(sorted_standard, at)
         for at in (level - DENSITY_LEVELS, level, level + DENSITY_LEVELS)
     )
     density = 2 * DENSITY_LEVELS / np.maximum(high - low, TINY)
-    influence = (level - (standard <= quantile)) / density
-    influence -= standard + quantile * (standard**2 - 1) / 2
-    return influence - (quantile**2 - 1) / 6 * (standard**3 - 3 * standard)
+    return (level - (standard <= quantile)) / density
 
 
-def _not_quadratic(values: Values, white: Values) -> Values:
-    """Return what is left of values after regression on w and w², which scores fix."""
-    basis = [np.ones_like(white), white, white**2 - 1]
-    basis[2] = basis[2] - white * np.mean(basis[2] * white, axis=0)
+def _orthogonal(columns: list[Values]) -> list[Values]:
+    """Return functions of the draws that are orthogonal for each quantity."""
+    basis: list[Values] = []
+    for column in columns:
+        basis.append(_residuals(column, basis))
+    return basis
+
+
+def _residuals(values: Values, basis: list[Values]) -> Values:
+    """Return what is left of values after regression on orthogonal functions."""
     for column in basis:
         norms = np.maximum(np.mean(column**2, axis=0), TINY)
         values = values - column * (np.mean(values * column, axis=0) / norms)
