@@ -60,7 +60,14 @@ def nutpie(problem: Problem) -> Iterator[Answer]:
         remark = f"{num_warmup} warm-up steps"
         if not draws:
             remark = f"at step {_num_warmed(trace)} of its {remark}"
-        yield Answer(draws, now, seconds_compile, ready=np.concatenate(ready), remark=remark)
+        yield Answer(
+            draws,
+            now,
+            seconds_compile,
+            ready=np.concatenate(ready),
+            num_chains=2,
+            remark=remark,
+        )
 
 
 def _common_draws(trace: Any, names: frozenset[str]) -> Draws:
@@ -119,5 +126,6 @@ def stan(problem: Problem) -> Iterator[Answer]:
         draws,
         record["seconds"],
         record["compile"],
+        num_chains=2,
         remark=f"PyStan {record['version']}, {STAN_STEPS[0]} warm-up steps",
     )

@@ -13,6 +13,7 @@ from answer import Method
 
 METHODS: dict[str, Method] = {
     "vcmc": shards.vcmc_default,
+    "vcmc, second run": shards.vcmc_default,
     "vcmc, K as listed": shards.vcmc_listed,
     "vcmc, refined": shards.vcmc_refined,
     "NumPyro NUTS": kernels.nuts,
@@ -30,3 +31,5 @@ METHODS: dict[str, Method] = {
     "Pathfinder": approximations.pathfinder,
     "SGLD": approximations.sgld,
 }
+COMBINERS = tuple(name for name in METHODS if name.startswith(("NumPyro c", "NumPyro p")))
+SHARDS = "shards"  # runs before the combiners, and is none of the methods compared

@@ -59,7 +59,14 @@ def polled(program: Program, length: Length, begin: float, remark: str) -> Itera
             times = last + (now - last) * np.arange(1, length.block + 1) / length.block
             ready.append(np.repeat(times, num_together))
             draws = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-            yield Answer(draws, now, seconds_compile, ready=np.concatenate(ready), remark=remark)
+            yield Answer(
+                draws,
+                now,
+                seconds_compile,
+                ready=np.concatenate(ready),
+                num_chains=num_together,
+                remark=remark,
+            )
         last = now
 
 

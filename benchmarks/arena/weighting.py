@@ -37,8 +37,10 @@ def by_importance(density: Density, num_rows: int) -> Truth:
         chunks = np.split(points, range(size, len(points), size))
         # the last one is filled up, so that one program serves all
         return np.concatenate(
-            [np.asarray(evaluate(np.resize(chunk, (size, len(mode)))))[: len(chunk)]
-             for chunk in chunks]
+            [
+                np.asarray(evaluate(np.resize(chunk, (size, len(mode)))))[: len(chunk)]
+                for chunk in chunks
+            ]
         )
 
     points, log_weights = _proposed(generator, log_density, centre, root, NUM_PILOT_PAIRS)
