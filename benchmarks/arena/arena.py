@@ -5,7 +5,7 @@ draws that it had by then count. Chains that have long been right are stopped (`
 are stored in `benchmarks/arena/answers/`, so that a second run makes only those that are missing.
 In the end `benchmarks/RESULTS.md` is written.
 
-Run `make bench` on an idle machine: some 80 minutes on two cores. To run one method on one problem,
+Run `make bench` on an idle machine: well over an hour on two cores. To run one method on one problem,
 in a minute or less:
 
     .venv/bin/python benchmarks/arena/arena.py --problems small --methods "vcmc;NumPyro NUTS"
@@ -139,6 +139,8 @@ def _run_child(problem: str, method: str, path: Path, limit: float) -> str:
     cache = ANSWERS / "cache" / problem.replace("/", "-")
     if method != SECOND_RUN:
         shutil.rmtree(cache, ignore_errors=True)
+    elif not cache.exists():
+        return "not run: the first run left no compiled programs"
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")]),

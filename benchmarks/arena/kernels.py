@@ -23,7 +23,7 @@ LARGE_NUTS, SMALL_NUTS = Length(200, 60, 10), Length(500, 1000, 50)
 # A row takes d² numbers, read at every gradient: 72 MB for a hundred rows of `probit`.
 SUBSAMPLE, MAX_SUBSAMPLE_SHARE, NUM_BLOCKS = 200, 0.2, 20
 SUBSAMPLES = {"logistic": 100, "probit": 100, "rare": 2000}
-LARGE_ECS = {"logistic": Length(300, 600, 50), "probit": Length(200, 100, 20)}
+LARGE_ECS = {"logistic": Length(300, 600, 50), "probit": Length(300, 300, 20)}
 
 # MCLMC's chains move together, so that a step is one matrix product for all; two programs of eight
 # chains use both cores.
