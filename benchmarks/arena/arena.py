@@ -117,8 +117,10 @@ def _run(problem: str, method: str, options: argparse.Namespace) -> None:
     path = path_of(ANSWERS, problem, method)
     record_file = path.with_suffix(".json")
     is_shared = method in ("reference", SHARDS)  # by methods, and not made again for each of them
-    if record_file.exists() and not (options.again and not is_shared):
-        return
+    if record_file.exists():
+        has_failed = bool(json.loads(record_file.read_text()).get("failure"))
+        if not (has_failed if is_shared else options.again):
+            return
     for suffix in (".json", ".npz"):
         path.with_suffix(suffix).unlink(missing_ok=True)
     minutes = None if is_shared else options.minutes

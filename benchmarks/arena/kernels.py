@@ -19,10 +19,10 @@ LARGE_NUTS, SMALL_NUTS = Length(200, 60, 10), Length(500, 1000, 50)
 
 # Rows of a subsample of HMCECS, and its blocks, one of which is replaced per step. The log
 # likelihood that is estimated from so many rows has a variance below one, so that nearly all new
-# blocks are accepted. Far from Gaussian (`rare`), a Taylor expansion leaves more to the rows.
-# A row takes d² numbers, read at every gradient: 72 MB for a hundred rows of `probit`.
+# blocks are accepted. Far from Gaussian (`rare`, `mixture`), a Taylor expansion leaves more to the
+# rows. A row takes d² numbers, read at every gradient: 72 MB for a hundred rows of `probit`.
 SUBSAMPLE, MAX_SUBSAMPLE_SHARE, NUM_BLOCKS = 200, 0.2, 20
-SUBSAMPLES = {"logistic": 100, "probit": 100, "rare": 2000}
+SUBSAMPLES = {"logistic": 100, "probit": 100, "mixture": 500, "rare": 2000}
 LARGE_ECS = {"logistic": Length(300, 600, 50), "probit": Length(300, 300, 20)}
 
 # MCLMC's chains move together, so that a step is one matrix product for all; two programs of eight
