@@ -3,7 +3,7 @@
 Points are opposite pairs of a Gaussian proposal: the Laplace approximation, moved to the mean and
 the scales of a first set of weighted points. The weights are so nearly equal that sds and quantiles
 are best computed relative to those of the same points without weights, whose expectations are known
-(control variates). With a million rows, 8000 points have the errors of a million draws or so.
+(control variates).
 """
 
 from typing import Any
