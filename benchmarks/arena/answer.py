@@ -16,12 +16,14 @@ class Answer(NamedTuple):
 
     Attributes:
         draws: arrays (draw, …) by name, chain after chain or interleaved; empty before the first.
-        seconds: seconds from the start to the last draw.
+        seconds: seconds from the start to the last draw; of vcmc, of the whole call.
         seconds_compile: seconds of compilation among these, if known.
         seconds_critical: seconds with one machine per shard: start, compilation, slowest shard
             and combination.
         seconds_slowest: seconds of the slowest shard and the combination among these.
         ready: seconds at which each draw was ready, for methods that draw one after the other.
+        num_chains: number of chains whose draws are interleaved; 0 if draws are independent.
+        num_shards: number of shards, if there are any.
         remark: settings and other facts worth printing.
     """
 
@@ -31,6 +33,8 @@ class Answer(NamedTuple):
     seconds_critical: float = np.nan
     seconds_slowest: float = np.nan
     ready: np.ndarray | None = None
+    num_chains: int = 0
+    num_shards: int = 0
     remark: str = ""
 
 

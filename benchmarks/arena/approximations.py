@@ -44,7 +44,7 @@ def _svi(problem: Problem, guide_of: Any, remark: str) -> Iterator[Answer]:
     width = sum(array.size for array in problem.rows.values()) // problem.num_rows
     is_batched = problem.num_rows > FULL_BATCH_ROWS
     batch = min(problem.num_rows // 5, 1_000_000 // width) if is_batched else problem.num_rows
-    num_steps = 50_000 if problem.is_large else 20_000
+    num_steps = 30_000 if problem.is_large else 10_000
     begin = time.perf_counter()
     start = init_to_uniform if problem.is_large else _init_to_mode(problem)
     guide = guide_of(problem.model, init_loc_fn=start, init_scale=problem.num_rows**-0.5)

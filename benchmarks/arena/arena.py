@@ -1,11 +1,12 @@
 """Compare vcmc with the methods that a user would pick instead, on eight problems.
 
 Each method runs on each problem in its own process, one after the other, with a time limit; the
-draws that it had by then count. Answers are stored in `benchmarks/arena/answers/`, so that a second
-run makes only those that are missing. In the end `benchmarks/RESULTS.md` is written.
+draws that it had by then count. Chains that have long been right are stopped (`scores.py`). Answers
+are stored in `benchmarks/arena/answers/`, so that a second run makes only those that are missing.
+In the end `benchmarks/RESULTS.md` is written.
 
-Run `make bench` on an idle machine: about two hours on two cores. To run one method on one problem,
-in a minute or less:
+Run `make bench` on an idle machine: well over an hour on two cores. To run one method on one
+problem, in a minute or less:
 
     .venv/bin/python benchmarks/arena/arena.py --problems small --methods "vcmc;NumPyro NUTS"
 """
@@ -15,13 +16,14 @@ import json
 import os
 import platform
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,14 +42,13 @@ REFERENCE_MINUTES = 60.0
 SMALL_MINUTES = 4.0
 LARGE_MINUTES = 10.0
 LARGE_NUTS_MINUTES = 30.0
+SECOND_RUN = "vcmc, second run"  # right after the first, which it shares compiled programs with
 LARGE_ROWS = 100_000  # from here on chains on all rows take fewer steps
 
 # Methods that are timed by number of rows N and shards K, as logistic@N/K.
 SWEEP = {
-    "logistic@10000/20": ["vcmc, 100 draws", "NumPyro NUTS"],
-    "logistic@100000/20": ["vcmc, 100 draws", "NumPyro NUTS"],
-    "logistic@100000/5": ["vcmc, 100 draws"],
-    "logistic@100000/80": ["vcmc, 100 draws"],
+    "logistic@10000/20": ["vcmc", "vcmc, K as listed", "NumPyro NUTS"],
+    "logistic@100000/20": ["vcmc", "vcmc, K as listed", "NumPyro NUTS"],
 }
 
 
@@ -78,7 +79,9 @@ def _options() -> argparse.Namespace:
         help=f"time limit of a method; default {SMALL_MINUTES:g}, or {LARGE_MINUTES:g} for "
         f"problems with many rows ({LARGE_NUTS_MINUTES:g} for NUTS)",
     )
-    parser.add_argument("--again", action="store_true", help="replace answers that exist")
+    parser.add_argument(
+        "--again", action="store_true", help="replace answers that exist, but for references"
+    )
     parser.add_argument(
         "--page-only", action="store_true", help="only write the page from the stored answers"
     )
@@ -87,7 +90,7 @@ def _options() -> argparse.Namespace:
 
 
 def _run_all(options: argparse.Namespace) -> None:
-    from methods import METHODS
+    from methods import COMBINERS, METHODS, SHARDS
     from problems import PROBLEMS
 
     problems = (
@@ -97,21 +100,30 @@ def _run_all(options: argparse.Namespace) -> None:
     )
     methods = list(METHODS) if options.methods == "all" else options.methods.split(";")
     for problem in problems:
-        for method in SWEEP.get(problem, []) if "@" in problem else ["reference", *methods]:
+        is_timed_only = "@" in problem and options.methods == "all"
+        for method in SWEEP.get(problem, []) if is_timed_only else methods:
+            if not is_timed_only:
+                _run(problem, "reference", options)
+            if method in COMBINERS:
+                _run(problem, SHARDS, options)
             _run(problem, method, options)
 
 
 def _run(problem: str, method: str, options: argparse.Namespace) -> None:
     """Run one method on one problem in a process of its own, and record how it ended."""
     from answer import path_of
+    from methods import SHARDS
 
     path = path_of(ANSWERS, problem, method)
     record_file = path.with_suffix(".json")
-    if record_file.exists() and not options.again:
-        return
+    is_shared = method in ("reference", SHARDS)  # by methods, and not made again for each of them
+    if record_file.exists():
+        has_failed = bool(json.loads(record_file.read_text()).get("failure"))
+        if not (has_failed if is_shared else options.again):
+            return
     for suffix in (".json", ".npz"):
         path.with_suffix(suffix).unlink(missing_ok=True)
-    minutes = None if method == "reference" else options.minutes
+    minutes = None if is_shared else options.minutes
     begin = time.perf_counter()
     failure = _run_child(problem, method, path, 60 * (minutes or _time_limit(problem, method)))
     seconds = time.perf_counter() - begin
@@ -125,13 +137,18 @@ def _run(problem: str, method: str, options: argparse.Namespace) -> None:
 
 def _run_child(problem: str, method: str, path: Path, limit: float) -> str:
     """Return an empty string, or why the child process failed."""
+    # programs compiled earlier are found in this folder; it is empty but for a second run
+    cache = ANSWERS / "cache" / problem.replace("/", "-")
+    if method != SECOND_RUN:
+        shutil.rmtree(cache, ignore_errors=True)
+    elif not cache.exists():
+        return "not run: the first run left no compiled programs"
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")]),
         "ARENA_ANSWERS": str(ANSWERS),
+        "XDG_CACHE_HOME": str(cache),
     }
-    if method == "NumPyro NUTS":  # runs its chains in parallel, on one device each
-        environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_CORES}"
     child = subprocess.Popen(
         [sys.executable, __file__, "--child", problem, method, str(path)],
         env=environment,
@@ -170,8 +187,20 @@ def _child(name: str, method: str, path: str) -> None:
     import vcmc  # noqa: F401  # first: it switches to double precision, for all methods
 
     problem = _problem(name)
-    for answer in _answers(problem, method):
+    if method == "reference":
+        _store_reference(Path(path), problem)
+        return
+    from methods import METHODS, SHARDS
+    from scores import is_settled, load_reference
+    from shards import shard_draws
+
+    exact = load_reference(Path(path).parent, name)
+    answers = shard_draws(problem) if method == SHARDS else METHODS[method](problem)
+    for answer in answers:
         _store(Path(path), problem, method, answer)
+        if exact is not None and is_settled(answer, exact):
+            answers.close()
+            break
 
 
 def _problem(name: str) -> "Problem":
@@ -189,16 +218,22 @@ def _problem(name: str) -> "Problem":
     )
 
 
-def _answers(problem: "Problem", method: str) -> Any:
-    from answer import Answer
-    from methods import METHODS
+def _store_reference(path: Path, problem: "Problem") -> None:
+    """Compute and write the reference; its errors are part of the record."""
     from reference import reference
 
-    if method != "reference":
-        return METHODS[method](problem)
     begin = time.perf_counter()
-    draws, num_chains = reference(problem)
-    return [Answer(draws, time.perf_counter() - begin, remark=f"{num_chains} chains")]
+    truth = reference(problem)
+    np.savez(path.with_suffix(".npz"), **truth.summary)
+    record = {
+        "problem": problem.name,
+        "about": problem.about,
+        "num_shards": problem.num_shards,
+        "seconds": time.perf_counter() - begin,
+        "errors": truth.errors,
+        "origin": truth.origin,
+    }
+    path.with_suffix(".json").write_text(json.dumps(record, indent=1))
 
 
 def _store(path: Path, problem: "Problem", method: str, answer: "Answer") -> None:
@@ -214,6 +249,8 @@ def _store(path: Path, problem: "Problem", method: str, answer: "Answer") -> Non
         "method": method,
         "about": problem.about,
         "num_shards": problem.num_shards,
+        "num_shards_used": answer.num_shards,
+        "num_chains": answer.num_chains,
         "is_skewed": problem.is_skewed,
         "seconds": answer.seconds,
         "seconds_compile": answer.seconds_compile,

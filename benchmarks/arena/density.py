@@ -82,3 +82,11 @@ def curvature_at(mode: Any, log_density: Callable[[Any], Any]) -> Any:
         return -jax.jvp(score, (mode,), (direction,))[1]
 
     return jax.jit(lambda: jax.lax.map(column, jnp.eye(len(mode)), batch_size=8))()
+
+
+def mode_and_root(density: Density) -> tuple[Any, Any]:
+    """Return the mode, and a square root of the inverse curvature there."""
+    mode = mode_of(density)
+    curvature = np.asarray(curvature_at(mode, density.log_density))
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    return mode, jnp.asarray(vectors / np.sqrt(np.maximum(values, 1e-8 * values.max())))

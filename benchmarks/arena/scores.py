@@ -1,16 +1,23 @@
 """Score the stored answers against the reference of their problem."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from answer import path_of
+from answer import Answer, path_of
+from truth import summary_of
 
 from vcmc.diagnostics import convergence
 
 GOAL_SD = 0.1  # median error of means, in posterior sds, that a method is timed to
+
+# A chain is stopped when its median error has been below the goal for as long as it took to get
+# there, is below this one, and when its draws are enough for quantiles.
+SETTLED_SD = 0.03
+MIN_SETTLED_DRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -23,8 +30,7 @@ class Score:
             posterior sds, of sds relative.
         worst: the largest error of a mean, in posterior sds.
         to_goal: seconds until the median error of means stays below the goal.
-        ess: smallest effective sample size over the parameters (of a reference: the median);
-            NaN for approximations.
+        ess: smallest effective sample size over the parameters; NaN if there are no chains.
     """
 
     about: dict[str, Any]
@@ -47,10 +53,16 @@ Scores = dict[str, dict[str, Score]]
 def _load(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     """Return draws (draw, parameter), and the seconds at which each was ready, if stored."""
     with np.load(path) as stored:
-        names = sorted(name for name in stored.files if not name.endswith("!"))
-        arrays = [stored[name].reshape(len(stored[name]), -1) for name in names]
+        draws = {name: stored[name] for name in stored.files if not name.endswith("!")}
         ready = stored["ready!"] if "ready!" in stored.files else None
-        return np.concatenate(arrays, axis=1), ready
+        return _flat(draws), ready
+
+
+def _flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return arrays (draw, …) by name as one (draw, parameter)."""
+    return np.concatenate(
+        [arrays[name].reshape(len(arrays[name]), -1) for name in sorted(arrays)], axis=1
+    )
 
 
 def scores_of(folder: Path) -> Scores:
@@ -60,12 +72,12 @@ def scores_of(folder: Path) -> Scores:
         about = json.loads(path.read_text())
         scores.setdefault(about["problem"], {})[about["method"]] = Score(about)
     for problem, of_problem in scores.items():
-        if "reference" not in of_problem or not _draws_file(folder, problem, "reference").exists():
+        exact = load_reference(folder, problem)
+        if exact is None:
             continue
-        exact, _ = _load(_draws_file(folder, problem, "reference"))
         for method, score in of_problem.items():
             path = _draws_file(folder, problem, method)
-            if path.exists():
+            if path.exists() and method != "reference":
                 of_problem[method] = _score(score.about, *_load(path), exact)
     return scores
 
@@ -74,47 +86,59 @@ def _draws_file(folder: Path, problem: str, method: str) -> Path:
     return path_of(folder, problem, method).with_suffix(".npz")
 
 
+def load_reference(folder: Path, problem: str) -> np.ndarray | None:
+    """Return mean, sd and quantiles (4, parameter) of a problem's reference, if there is one."""
+    path = _draws_file(folder, problem, "reference")
+    return _load(path)[0] if path.exists() else None
+
+
 def _score(
     about: dict[str, Any], draws: np.ndarray, ready: np.ndarray | None, exact: np.ndarray
 ) -> Score:
-    sds = exact.std(axis=0)
-    mean_errors = np.abs(draws.mean(axis=0) - exact.mean(axis=0)) / sds
-    levels = [0.05, 0.95]
-    quantiles, exact_quantiles = (np.quantile(each, levels, axis=0) for each in (draws, exact))
-    to_goal = about["seconds"] if np.median(mean_errors) <= GOAL_SD else np.nan
+    mean, sd, *quantiles = np.abs(summary_of(draws) - exact) / exact[1]
+    to_goal = about["seconds"] if np.median(mean) <= GOAL_SD else np.nan
     if ready is not None:
         to_goal = _time_to_goal(draws, ready, exact)
     return Score(
         about,
-        mean=float(np.median(mean_errors)),
-        worst=float(mean_errors.max()),
-        sd=float(np.median(np.abs(draws.std(axis=0) / sds - 1))),
-        quantile=float(np.median(np.abs(quantiles - exact_quantiles) / sds)),
+        mean=float(np.median(mean)),
+        worst=float(mean.max()),
+        sd=float(np.median(sd)),
+        quantile=float(np.median(quantiles)),
         to_goal=float(to_goal),
         ess=_effective_draws(about, draws),
     )
 
 
+def _running_errors(draws: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Return the median error of the means of the first draw, of the first two, and so on."""
+    running = np.cumsum(draws, axis=0) / np.arange(1, len(draws) + 1)[:, None]
+    return np.median(np.abs(running - exact[0]) / exact[1], axis=1)
+
+
 def _time_to_goal(draws: np.ndarray, ready: np.ndarray, exact: np.ndarray) -> float:
     """Return the seconds after which the running means stay below the goal."""
-    running = np.cumsum(draws, axis=0) / np.arange(1, len(draws) + 1)[:, None]
-    errors = np.abs(running - exact.mean(axis=0)) / exact.std(axis=0)
-    above = np.flatnonzero(np.median(errors, axis=1) > GOAL_SD)
+    above = np.flatnonzero(_running_errors(draws, exact) > GOAL_SD)
     first = above[-1] + 1 if len(above) else 0
     return float(ready[first]) if first < len(ready) else np.nan
 
 
+def is_settled(answer: Answer, exact: np.ndarray) -> bool:
+    """Return whether more draws of a chain would show nothing."""
+    if answer.ready is None or len(answer.ready) < MIN_SETTLED_DRAWS:
+        return False
+    draws = _flat(answer.draws)
+    return bool(
+        _running_errors(draws, exact)[-1] < SETTLED_SD
+        and 2 * _time_to_goal(draws, answer.ready, exact) <= answer.seconds
+    )
+
+
 def _effective_draws(about: dict[str, Any], draws: np.ndarray) -> float:
-    method = about["method"]
-    if method == "reference":
-        num_chains = int(about["remark"].split()[0])
-        chains = draws.reshape(1, num_chains, -1, draws.shape[1])
-        return float(np.nanmedian(convergence.ess(chains)))
-    if method.startswith("vcmc"):
-        return float(np.nanmin(convergence.ess(draws[None, None])))
-    if method.startswith(("NumPyro NUTS", "PyMC", "Stan")):
-        return float(np.nanmin(convergence.ess(_by_chain(draws, 2)[None])))
-    return np.nan
+    num_chains = about.get("num_chains", 0)
+    if not num_chains:
+        return np.nan
+    return float(np.nanmin(convergence.ess(_by_chain(draws, num_chains)[None])))
 
 
 def _by_chain(draws: np.ndarray, num_chains: int) -> np.ndarray:
