@@ -22,7 +22,10 @@ import jax
 import scipy.linalg  # noqa: F401
 from threadpoolctl import ThreadpoolController
 
+from ._compile_cache import enable_compile_cache
+
 jax.config.update("jax_enable_x64", True)
+enable_compile_cache()
 
 # XLA's factorizations are SciPy's. With BLAS threads inside XLA threads, the eigenvalues of 200
 # matrices of 100 x 100 took 16 s in place of 0.1 s on two cores. NumPy has its own BLAS.
