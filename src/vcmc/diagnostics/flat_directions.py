@@ -119,7 +119,7 @@ def _products(
     """
 
     def multiply(directions: Directions) -> Float[np.ndarray, "dim direction"]:
-        return np.asarray(hessian_products(density, jnp.asarray(point), jnp.asarray(directions))).T
+        return np.asarray(hessian_products(density, point, directions, is_exact=True)).T
 
     products = multiply(basis)
     size = np.abs(products).max(axis=0)

@@ -4,15 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._runtime import compiled_per_model
 from ..data.cache import ShardCache, Task
-from ..density import Subposterior
+from ..density import evaluate
 from ..errors import ModelError
 from ..target import Target
 from .flat_directions import describe_direction, flat_direction, flat_prior
@@ -59,9 +55,10 @@ def _facts(
     points: np.ndarray,
 ) -> ShardFacts:
     del advance
-    density = shard_cache.density(task.shards[0])
+    # without a prior, scores are those of the log likelihood
+    density = shard_cache.density(task.shards[0], prior_power=0.0)
     shard = density.shard
-    silent = np.asarray(_silent(density, jnp.asarray(points)))
+    silent = (evaluate(density, points)[1] == 0).all(axis=0)
     kinds = {
         name: f"{array.dtype}{list(array.shape[1:])}" for name, array in sorted(shard.rows.items())
     }
@@ -149,11 +146,3 @@ def _silence_warnings(silent: Bool[np.ndarray, "shard dim"], names: np.ndarray) 
     )
     shards = np.flatnonzero(silent[:, indices].any(axis=1))
     return ShardWarnings.sorted([(shards.tolist(), text)], len(silent))
-
-
-@compiled_per_model
-@eqx.filter_jit
-def _silent(density: Subposterior, points: Float[Array, "point dim"]) -> Bool[Array, " dim"]:
-    """Return the coordinates that the log likelihood does not depend on at any of the points."""
-    score = jax.grad(density.model.log_likelihood_at)
-    return jnp.all(jax.vmap(score, in_axes=(0, None))(points, density.shard) == 0, axis=0)
