@@ -135,7 +135,7 @@ def _plan_run(target: Target, request: Request, stage: Stage) -> Prepared:
 
     own_sampler = request.sampler or _own_sampler(target, request.prior)
     starts = search_starts(target.pilot, start_key)
-    points = jnp.asarray(np.stack(starts))
+    points = np.stack(starts)
     facts = shard_facts(target, points)
     warnings = check_information(target, points, facts)
     stage.advance()
@@ -194,7 +194,8 @@ def checked_target(
     """Build the target of a model with its point estimates, and check that it can be sharded."""
     target = Target.fitted(model, partition, executor)
     limit_programs(target.model)
-    point = 0.5 * jax.random.normal(key, (target.model.space.dim,))
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    point = jax.device_put(0.5 * generator.normal(size=target.model.space.dim))
     shards = [target.shard_cache.shards[shard] for shard in range(min(2, target.num_shards))]
     check_additivity(target.model, shards, point)
     check_labels(target.model, shards[0], point)

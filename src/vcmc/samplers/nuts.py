@@ -225,6 +225,7 @@ def _schedule(num_warmup: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
         return (DONE,), (False,)
     with jax.ensure_compile_time_eval():
         schedule = build_schedule(num_warmup, INITIAL_STEPS, FINAL_STEPS)
-        warmup = [(int(stage), bool(end)) for stage, end in schedule]
+        # in NumPy: iterating over a JAX array would compile a program of 0.4 s
+        warmup = [(int(stage), bool(end)) for stage, end in np.asarray(schedule)]
     stages, ends = zip(*warmup, (DONE, False), strict=True)
     return stages, ends
