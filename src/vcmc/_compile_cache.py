@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
@@ -39,8 +40,8 @@ def enable_compile_cache() -> Path | None:
     A folder that cannot be used is not an error: programs are compiled then.
     """
     setting = os.environ.get(VARIABLE, "").strip()
-    is_set = jax.config.jax_compilation_cache_dir is not None
-    if is_set or not jax.config.jax_enable_compilation_cache or setting.lower() in OFF:
+    is_set = _setting("jax_compilation_cache_dir") is not None
+    if is_set or not _setting("jax_enable_compilation_cache") or setting.lower() in OFF:
         return None
     is_default = setting.lower() in ON
     folder = default_folder() if is_default else Path(setting).expanduser()
@@ -63,6 +64,11 @@ def enable_compile_cache() -> Path | None:
     return folder
 
 
+def _setting(name: str) -> Any:
+    """Return a setting of JAX."""
+    return getattr(jax.config, name)
+
+
 def default_folder() -> Path:
     """Return the folder for vcmc in the user's cache folder, by the platform's convention."""
     if os.environ.get("XDG_CACHE_HOME"):
@@ -82,9 +88,11 @@ def _usable(folder: Path, must_be_own: bool) -> Path:
     for path in (folder.parent, folder):
         path.mkdir(mode=0o700, exist_ok=True)
         status = path.stat()
-        if must_be_own and hasattr(os, "getuid"):
-            if status.st_uid != os.getuid() or status.st_mode & 0o022:
-                raise RuntimeError(f"others can write to {path}")
+        is_own = not hasattr(os, "getuid") or (
+            status.st_uid == os.getuid() and not status.st_mode & 0o022
+        )
+        if must_be_own and not is_own:
+            raise RuntimeError(f"others can write to {path}")
     return folder
 
 
@@ -117,7 +125,7 @@ def compile_cache(is_used: bool = True) -> Iterator[None]:
 
     It concerns all threads of this process, and no other process.
     """
-    was_used = jax.config.jax_enable_compilation_cache
+    was_used = _setting("jax_enable_compilation_cache")
     if is_used or not was_used:
         yield
         return

@@ -16,10 +16,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import cache
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import jax
-import jaxlib
 import scipy.linalg  # noqa: F401
 from threadpoolctl import ThreadpoolController
 
@@ -37,7 +37,7 @@ for _library in ThreadpoolController().lib_controllers:
 # Options of programs that run briefly. XLA's older emitter of fused operations halves the time of
 # compiling a log density and its score (0.55 to 0.29 s for Student's t); they run as fast on rows
 # in cache. jaxlib 0.11 has only the newer one.
-_has_two_emitters = tuple(map(int, jaxlib.__version__.split(".")[:2])) < (0, 11)
+_has_two_emitters = tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11)
 FAST_COMPILATION = {"xla_cpu_use_fusion_emitters": False} if _has_two_emitters else {}
 
 POLL_SECONDS = 1.0  # between two looks at whether those that are waited for are alive

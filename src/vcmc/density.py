@@ -75,9 +75,9 @@ def evaluate(
 
 
 def is_small(shard: Shard) -> bool:
-    """Return whether compiling programs for a shard takes longer than evaluating it: it is in cache.
+    """Return whether a shard fits into cache, so that compiling takes longer than evaluating it.
 
-    One program serves a small shard, whatever the number of points, and Hessians are differences.
+    One program then serves any number of points, and Hessians are differences of scores.
     """
     return shard.num_bytes <= MAX_CACHED_BYTES
 

@@ -16,7 +16,15 @@ from jaxtyping import Array, Float
 
 from .data.cache import ShardCache, Task, Work
 from .data.shard import AbstractPartition, Shard
-from .density import Subposterior, evaluate, hessian_products, prepare
+from .density import (
+    Directions,
+    Points,
+    Subposterior,
+    Vector,
+    evaluate,
+    hessian_products,
+    prepare,
+)
 from .model import MAX_CACHED_BYTES, Model
 from .space import Point
 
@@ -71,7 +79,7 @@ class Target:
         return self.shard_cache.density(0)
 
     def __call__(
-        self, points: Float[Array, "point dim"], only: Sequence[int] | None = None
+        self, points: Points, only: Sequence[int] | None = None
     ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
         """Return log densities and scores at a batch of points.
 
@@ -85,7 +93,7 @@ class Target:
         return jax.device_put(scale * log_densities), jax.device_put(scale * scores)
 
     def of_shard(
-        self, shard: int, points: Float[Array, "point dim"]
+        self, shard: int, points: Points
     ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
         """Return the log densities and scores of one shard at a batch of points."""
         work = partial(_evaluate, points=points, num_joined=0)
@@ -93,7 +101,7 @@ class Target:
         return jax.device_put(log_densities), jax.device_put(scores)
 
     def hessian_products(
-        self, point: Point, directions: Float[Array, "direction dim"]
+        self, point: Vector, directions: Directions
     ) -> Float[Array, "direction dim"]:
         """Return the products of the Hessian at a point with directions."""
         tasks, num_joined = self._tasks
@@ -119,7 +127,9 @@ class Target:
         if self.num_shards <= NUM_JOINED_TASKS or not partition.is_small(MAX_JOINED_BYTES):
             return _cut(shards, MAX_TASKS), 0
         tasks = _cut(shards, NUM_JOINED_TASKS)
-        if self.num_shards <= MAX_UNJOINED and partition.is_small(self.num_shards * MAX_CACHED_BYTES):
+        if self.num_shards <= MAX_UNJOINED and partition.is_small(
+            self.num_shards * MAX_CACHED_BYTES
+        ):
             return tasks, 0
         return tasks, len(tasks[0].shards)
 

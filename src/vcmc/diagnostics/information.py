@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
 from ..data.cache import ShardCache, Task
 from ..density import evaluate
@@ -33,9 +33,9 @@ class ShardFacts(NamedTuple):
     kinds: dict[str, str]
 
 
-def shard_facts(target: Target, points: Float[Array, "point dim"]) -> list[ShardFacts]:
+def shard_facts(target: Target, points: Float[np.ndarray, "point dim"]) -> list[ShardFacts]:
     """Return facts about every shard; raise an error if their rows are of different kinds."""
-    work = partial(_facts, points=np.asarray(points))
+    work = partial(_facts, points=points)
     tasks = [Task((shard,)) for shard in range(target.num_shards)]
     all_facts: list[ShardFacts] = list(target.executor.map(work, tasks, target.shard_cache))
     expected = all_facts[0].kinds
@@ -66,7 +66,7 @@ def _facts(
 
 
 def check_information(
-    target: Target, points: Float[Array, "point dim"], facts: list[ShardFacts]
+    target: Target, points: Float[np.ndarray, "point dim"], facts: list[ShardFacts]
 ) -> ShardWarnings:
     """Return a warning if shards' rows hold no information on some coordinates.
 
@@ -75,10 +75,10 @@ def check_information(
     """
     silent = np.stack([shard.silent for shard in facts])
     names = np.array(target.model.space.coordinates)
-    flat = flat_prior(target.model, np.asarray(points))
+    flat = flat_prior(target.model, points)
     _check_coordinates(silent & flat.coordinates, names)
     if len(flat.directions):
-        _check_directions(target, np.asarray(points), flat.directions, names)
+        _check_directions(target, points, flat.directions, names)
     return _silence_warnings(silent, names)
 
 

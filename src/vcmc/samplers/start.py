@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._runtime import thread_map
 from ..density import Subposterior, evaluate, hessian_products
 from ..space import Point
 from ..target import Target
@@ -45,16 +46,16 @@ def common_start(target: Target, starts: list[Point]) -> Point:
     """Return the mode of the full target that the search from given starts finds."""
     pilot = target.pilot
     curved = pilot.model.space.curved
-    modes = [climb(partial(evaluate, pilot), start, curved) for start in starts]
-    best, curvature = modes[0], _curvature(pilot, modes[0])
+    modes = list(thread_map(lambda start: climb(partial(evaluate, pilot), start, curved), starts))
+    best, curvature = modes[0], shard_curvature(pilot, modes[0])
     if len(candidates := _distinct(modes, curvature)) > 1:
         best = max(candidates, key=lambda point: float(target(point[None])[0][0]))
     if best is not modes[0]:
-        curvature = _curvature(pilot, best)
+        curvature = shard_curvature(pilot, best)
     return jax.device_put(climb(target, best, curved, target.num_shards * curvature))
 
 
-def _curvature(pilot: Subposterior, point: Vector) -> Float[np.ndarray, "dim dim"]:
+def shard_curvature(pilot: Subposterior, point: Vector) -> Float[np.ndarray, "dim dim"]:
     """Return minus a shard's Hessian; that of many coordinates, which is too large, is NaN."""
     dim = len(point)
     if dim > MAX_NEWTON_DIM:

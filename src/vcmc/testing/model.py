@@ -181,7 +181,7 @@ def _check_shardable(model: Model, shards: Shards, point: Point) -> None:
 
 def _check_finite(
     model: Model, shard: Shard, points: Float[Array, "point dim"]
-) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, "point dim"]]:
     law = _law(
         model,
         "log density and score are finite at any point",
