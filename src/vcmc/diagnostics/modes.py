@@ -22,7 +22,7 @@ from ..data.params import to_params
 from ..density import evaluate, log_priors
 from ..linalg.stein import Matrix, matrix_from_products
 from ..linalg.whitening import Whitening
-from ..samplers.start import climb, search_starts, shard_curvature
+from ..samplers.start import SCALES, climb, search_starts, shard_curvature
 from ..space import Product
 from ..target import Target
 
@@ -111,7 +111,7 @@ def _pilot_modes(whitening: Whitening, target: Target, seed: int) -> list[tuple[
     except ValueError:  # no point near the origin has a finite log density
         starts = []
     near_origin = [np.asarray(start) for start in starts]
-    mirrored = [-start for start in near_origin if start.any()]
+    mirrored = [-start for start in near_origin if np.abs(start).max() > SCALES[0]]
     outward = _outward_points(whitening, target, seed)
     own, *others = [
         _labelled(whitening, mode, space)

@@ -26,6 +26,9 @@ from ..target import Target
 
 NUM_STARTS = 4  # starts of the search on one shard, if the model suggests none
 NUM_CANDIDATES = 20  # points among which they are chosen
+# Of their coordinates. At zero itself, log densities written with |x| or max(x, 0), as NumPyro's of
+# a logistic regression, have wrong derivatives: no step leads upwards.
+SCALES = (1e-3, 2.0)
 MAX_LBFGS_STEPS = 100  # a start need not be the exact mode
 MAX_NEWTON_DIM = 500  # coordinates; the curvature costs one gradient of a shard for each
 MAX_NEWTON_STEPS = 20  # on all shards; with the curvature of one shard, three to six are usual
@@ -81,10 +84,10 @@ def search_starts(pilot: Subposterior, key: Array) -> list[Point]:
 
 
 def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
-    """Return points of finite log density and score: zero, and random points around it."""
+    """Return points of finite log density and score: one close to zero, and others around it."""
     # in NumPy: JAX would compile programs
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    scales = np.linspace(0.0, 2.0, NUM_CANDIDATES)
+    scales = np.linspace(*SCALES, NUM_CANDIDATES)
     points = scales[:, None] * generator.uniform(-1, 1, (NUM_CANDIDATES, pilot.model.space.dim))
     log_densities, scores = evaluate(pilot, points)
     finite = np.flatnonzero(np.isfinite(log_densities) & np.isfinite(scores).all(axis=1))
