@@ -134,9 +134,7 @@ def prepare(
     return prepared
 
 
-def _plan_run(
-    target: Target, request: Request, stage: Stage, pool: ThreadPoolExecutor
-) -> Prepared:
+def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolExecutor) -> Prepared:
     """Check the shards and plan the chains, while the pool compiles what is known to be needed."""
     _, start_key, sample_key = jax.random.split(jax.random.key(request.seed), 3)
 

@@ -198,8 +198,8 @@ def _check_finite(
 def _check_sum(
     target: Target,
     points: Float[Array, "point dim"],
-    log_densities: Float[Array, " point"],
-    scores: Float[Array, "point dim"],
+    log_densities: Float[np.ndarray, " point"],
+    scores: Float[np.ndarray, "point dim"],
 ) -> None:
     law = _law(
         target.model,
