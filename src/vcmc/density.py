@@ -119,13 +119,25 @@ def _evaluate_chunks(
 
 def log_priors(model: Model, points: Float[np.ndarray, "point dim"]) -> Float[np.ndarray, " point"]:
     """Return the log prior densities of points; no row is needed for them."""
-    return _concatenate([_log_priors(model, batch) for batch in _batches(points)], len(points))
+    return evaluate_prior(model, points)[0]
+
+
+def evaluate_prior(
+    model: Model, points: Float[np.ndarray, "point dim"]
+) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, "point dim"]]:
+    """Return the log prior densities and their scores at points."""
+    padding = np.repeat(points[-1:], -len(points) % BATCH_SIZE, axis=0)
+    padded = np.concatenate([points, padding]).reshape(-1, BATCH_SIZE, points.shape[1])
+    log_densities, scores = zip(*(_evaluate_prior(model, batch) for batch in padded), strict=True)
+    return _concatenate(log_densities, len(points)), _concatenate(scores, len(points))
 
 
 @compiled_per_model
-@partial(jax.jit, static_argnums=0)
-def _log_priors(model: Model, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
-    return jax.vmap(model.log_prior_at)(points)
+@partial(jax.jit, static_argnums=0, compiler_options=FAST_COMPILATION)
+def _evaluate_prior(
+    model: Model, points: Float[Array, "point dim"]
+) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+    return jax.vmap(jax.value_and_grad(model.log_prior_at))(points)
 
 
 def hessian_products(

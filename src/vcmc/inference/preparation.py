@@ -1,11 +1,11 @@
 """The first stage of a run: check the model on its shards, and plan the chains."""
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,7 @@ def prepare(
     The run is recorded in its run directory, if it has one.
     """
     stage = display.stage("prepare", 3)
+    threading.Thread(target=_import_early).start()
     with new_pool(1, "compile") as pool:  # whose end is waited for
         prepared = _plan_run(target, request, stage, pool)
         if record:
@@ -142,7 +143,6 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
     starts = search_starts(target.pilot, start_key)
     if request.executor.in_process:
         pool.submit(_compile_early, target, request, own_sampler, starts[0])
-    pool.submit(_import_early)
     points = np.stack(starts)
     facts = shard_facts(target, points)
     warnings = check_information(target, points, facts)
@@ -239,9 +239,12 @@ def _compile_early(target: Target, request: Request, own_sampler: Any, start: Po
 
 
 def _import_early() -> None:
-    """Import what the result needs while other threads compile: half a second."""
+    """Import what the result needs, and what xarray does at its first array, in a thread."""
     with suppress(Exception):
-        import_module("arviz_base")
+        import arviz_base  # noqa: F401
+        from xarray import DataArray
+
+        DataArray(np.zeros(1))
 
 
 def _compile(prepared: Prepared, request: Request) -> None:
