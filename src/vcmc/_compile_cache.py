@@ -6,7 +6,6 @@ that the user has given JAX is left alone.
 """
 
 import os
-import platform
 import sys
 import time
 import warnings
@@ -76,7 +75,7 @@ def default_folder() -> Path:
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
         return (Path(local) if local else Path.home() / "AppData" / "Local") / "vcmc" / "Cache"
-    if platform.system() == "Darwin":
+    if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "vcmc"
     return Path.home() / ".cache" / "vcmc"
 
@@ -120,7 +119,7 @@ def trim(folder: Path, max_bytes: int = MAX_BYTES) -> None:
 
 
 @contextmanager
-def compile_cache(is_used: bool = True) -> Iterator[None]:
+def use_compile_cache(is_used: bool = True) -> Iterator[None]:
     """Compile without the cache of compiled programs within the block, if it is not to be used.
 
     It concerns all threads of this process, and no other process.
