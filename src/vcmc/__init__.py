@@ -1,7 +1,9 @@
 """Bayesian inference on more data than one chain can handle.
 
-Importing vcmc switches JAX to 64-bit floats, gives XLA more threads than there are cores, and
-limits SciPy's BLAS, which XLA calls from those threads, to one thread, in the whole process.
+Importing vcmc switches JAX to 64-bit floats, gives XLA more threads than there are cores, limits
+SciPy's BLAS, which XLA calls from those threads, to one thread, and makes JAX keep compiled
+programs in the user's cache folder, in the whole process. VCMC_COMPILE_CACHE=0 in the environment
+switches the latter off.
 """
 
 from . import _runtime  # noqa: F401  # isort: skip (first, as it sets up JAX)

@@ -4,7 +4,7 @@ $$\ell_k(u) = \sum_{n \in k} \log p(x_n \mid T(u))
   + \tau \, \bigl[\log p(T(u)) + \log |\det J_T(u)|\bigr].$$
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,17 +12,30 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from ._runtime import compiled_per_model
+from ._runtime import FAST_COMPILATION, compiled_per_model
 from .data.shard import Shard
-from .model import Model, block_size
+from .model import MAX_CACHED_BYTES, Model, block_size
 from .space import Point, Scalar
 
 BATCH_SIZE = 32  # points or directions per compiled call: each holds some numbers for every row
 MAX_UNPADDED = 8  # points or directions; batches of at most this size are not padded
 MAX_DIRECTIONS = 100  # directions per compiled call: matrix products are faster if large
 MAX_VALUES = 2**22  # rows times directions per compiled call, to limit memory
+CHUNK_SIZE = 8  # points of a small shard that are evaluated together
+BUFFER_SIZE = 64  # points of a small shard per compiled call
+
+# Hessians of small shards: central differences over a step of h sds have a relative error of the
+# order of h² by their nature, and of 1e-16 √(number of rows) / h by rounding.
+STEP_SD = 1e-3
+MIN_STEP_SD, MAX_STEP_SD = 1e-5, 4e-3
+MAX_TRIALS = 4  # of steps
+MAX_DIFFERENCES = 100  # directions; each takes the scores of four points
+
+Points = Float[Array | np.ndarray, "point dim"]
+Directions = Float[Array | np.ndarray, "direction dim"]
+Vector = Float[Array | np.ndarray, " dim"]
 
 
 class Subposterior(eqx.Module):
@@ -46,15 +59,27 @@ class Subposterior(eqx.Module):
 
 
 def evaluate(
-    density: Subposterior, points: Float[Array, "point dim"]
-) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+    density: Subposterior, points: Points
+) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, "point dim"]]:
     """Return the log densities and scores of one shard at a batch of points."""
-    parts = [
-        _evaluate(density.model, density.shard, density.prior_power, batch)
-        for batch in _batches(points)
-    ]
+    arguments = density.model, density.shard, density.prior_power
+    if is_small(density.shard):
+        parts = [
+            _evaluate_chunks(*arguments, buffer, np.asarray(-(-count // CHUNK_SIZE)))
+            for buffer, count in _buffers(np.asarray(points))
+        ]
+    else:
+        parts = [_evaluate(*arguments, batch) for batch in _batches(points)]
     log_densities, scores = zip(*parts, strict=True)
     return _concatenate(log_densities, len(points)), _concatenate(scores, len(points))
+
+
+def is_small(shard: Shard) -> bool:
+    """Return whether a shard fits into cache, so that compiling takes longer than evaluating it.
+
+    One program then serves any number of points, and Hessians are differences of scores.
+    """
+    return shard.num_bytes <= MAX_CACHED_BYTES
 
 
 # jax.jit in place of eqx.filter_jit: a call takes 0.04 ms in place of 0.16 ms, and there may be
@@ -68,28 +93,96 @@ def _evaluate(
     return jax.vmap(jax.value_and_grad(density))(points)
 
 
+@compiled_per_model
+@partial(jax.jit, static_argnums=0, compiler_options=FAST_COMPILATION)
+def _evaluate_chunks(
+    model: Model,
+    shard: Shard,
+    prior_power: Scalar,
+    points: Float[Array, "buffer dim"],
+    num_chunks: Int[Array, ""],
+) -> tuple[Float[Array, " buffer"], Float[Array, "buffer dim"]]:
+    """Evaluate the first chunks of a buffer of points: one program for any number of points."""
+    value_and_score = jax.vmap(jax.value_and_grad(Subposterior(model, shard, prior_power, True)))
+
+    def add(number: Array, results: Any) -> Any:
+        first = number * CHUNK_SIZE
+        chunk = jax.lax.dynamic_slice_in_dim(points, first, CHUNK_SIZE)
+        return jax.tree.map(
+            lambda all_parts, part: jax.lax.dynamic_update_slice_in_dim(all_parts, part, first, 0),
+            results,
+            value_and_score(chunk),
+        )
+
+    return jax.lax.fori_loop(0, num_chunks, add, (jnp.zeros(len(points)), jnp.zeros_like(points)))
+
+
 def log_priors(model: Model, points: Float[np.ndarray, "point dim"]) -> Float[np.ndarray, " point"]:
     """Return the log prior densities of points; no row is needed for them."""
-    parts = [_log_priors(model, jnp.asarray(batch)) for batch in _batches(jnp.asarray(points))]
-    return np.asarray(_concatenate(parts, len(points)))
+    return evaluate_prior(model, points)[0]
+
+
+def evaluate_prior(
+    model: Model, points: Float[np.ndarray, "point dim"]
+) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, "point dim"]]:
+    """Return the log prior densities and their scores at points."""
+    padding = np.repeat(points[-1:], -len(points) % BATCH_SIZE, axis=0)
+    padded = np.concatenate([points, padding]).reshape(-1, BATCH_SIZE, points.shape[1])
+    log_densities, scores = zip(*(_evaluate_prior(model, batch) for batch in padded), strict=True)
+    return _concatenate(log_densities, len(points)), _concatenate(scores, len(points))
 
 
 @compiled_per_model
-@partial(jax.jit, static_argnums=0)
-def _log_priors(model: Model, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
-    return jax.vmap(model.log_prior_at)(points)
+@partial(jax.jit, static_argnums=0, compiler_options=FAST_COMPILATION)
+def _evaluate_prior(
+    model: Model, points: Float[Array, "point dim"]
+) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+    return jax.vmap(jax.value_and_grad(model.log_prior_at))(points)
 
 
 def hessian_products(
-    density: Subposterior, point: Point, directions: Float[Array, "direction dim"]
-) -> Float[Array, "direction dim"]:
-    """Return the products of one shard's Hessian at a point with directions."""
+    density: Subposterior, point: Vector, directions: Directions, is_exact: bool = False
+) -> Float[np.ndarray, "direction dim"]:
+    """Return the products of one shard's Hessian at a point with directions.
+
+    Those of small shards are differences of scores, with a relative error of 1e-6 or so, unless
+    `is_exact`: another program would take longer to compile than they take.
+    """
+    if not is_exact and is_small(density.shard) and len(directions) <= MAX_DIFFERENCES:
+        products = _score_differences(density, np.asarray(point), np.asarray(directions))
+        if products is not None:
+            return products
     size = _num_directions(density.shard, len(directions))
     parts = [
         _hessian_products(density.model, density.shard, density.prior_power, point, batch)
         for batch in _batches(directions, size)
     ]
     return _concatenate(parts, len(directions))
+
+
+def _score_differences(
+    density: Subposterior, point: Float[np.ndarray, " dim"], directions: np.ndarray
+) -> Float[np.ndarray, "direction dim"] | None:
+    """Return products with the Hessian by central differences; None if no step is suitable.
+
+    A step is some thousandth of the sd along its direction, which the differences tell.
+    """
+    sizes = np.abs(directions).max(axis=1) * len(density.shard.weights) ** 0.5
+    with np.errstate(all="ignore"):
+        steps = STEP_SD / sizes  # right if a row has unit information
+        for _ in range(MAX_TRIALS):
+            offsets = steps[:, None] * directions
+            scores = evaluate(density, np.concatenate([point + offsets, point - offsets]))[1]
+            forward, backward = np.split(scores, 2)
+            products = (forward - backward) / (2 * steps[:, None])
+            slopes = np.sqrt(np.abs(np.sum(products * directions, axis=1)))
+            if not (np.isfinite(products).all() and slopes.all()):
+                return None
+            is_suitable = (steps * slopes > MIN_STEP_SD) & (steps * slopes < MAX_STEP_SD)
+            if is_suitable.all():
+                return products
+            steps = np.where(is_suitable, steps, STEP_SD / slopes)
+    return None
 
 
 @compiled_per_model
@@ -109,7 +202,13 @@ def prepare(density: Subposterior) -> None:
     """Compile ahead of time the programs for batches of points and for the whole Hessian."""
     dim = density.model.space.dim
     arguments = density.model, density.shard, density.prior_power
-    _evaluate.lower(*arguments, jax.ShapeDtypeStruct((BATCH_SIZE, dim), float)).compile()
+    if is_small(density.shard):
+        buffer = jax.ShapeDtypeStruct((BUFFER_SIZE, dim), float)
+        _evaluate_chunks.lower(*arguments, buffer, jax.ShapeDtypeStruct((), int)).compile()
+        if dim <= MAX_DIFFERENCES:
+            return
+    else:
+        _evaluate.lower(*arguments, jax.ShapeDtypeStruct((BATCH_SIZE, dim), float)).compile()
     size = dim if dim <= MAX_UNPADDED else _num_directions(density.shard, dim)
     point, directions = (jax.ShapeDtypeStruct(shape, float) for shape in ((dim,), (size, dim)))
     _hessian_products.lower(*arguments, point, directions).compile()
@@ -125,7 +224,7 @@ def _num_directions(shard: Shard, count: int) -> int:
     return -(-count // -(-count // largest))
 
 
-def _batches(points: Float[Array, "point dim"], size: int = BATCH_SIZE) -> list[Any]:
+def _batches(points: Points, size: int = BATCH_SIZE) -> list[Any]:
     """Cut points into batches of one size, the last padded, which share one program."""
     if len(points) <= MAX_UNPADDED or len(points) == size:
         return [points]
@@ -134,7 +233,14 @@ def _batches(points: Float[Array, "point dim"], size: int = BATCH_SIZE) -> list[
     return np.split(np.concatenate([values, padding]), (len(values) + len(padding)) // size)
 
 
-def _concatenate(parts: Sequence[Array], count: int) -> Array:
+def _buffers(points: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield buffers of points, the last padded with its last point, and their number of points."""
+    for first in range(0, len(points), BUFFER_SIZE):
+        part = points[first : first + BUFFER_SIZE]
+        padding = np.repeat(part[-1:], BUFFER_SIZE - len(part), axis=0)
+        yield np.concatenate([part, padding]), len(part)
+
+
+def _concatenate(parts: Sequence[Array], count: int) -> np.ndarray:
     """Return the first `count` entries of the parts together."""
-    is_whole = len(parts) == 1 and len(parts[0]) == count
-    return parts[0] if is_whole else jnp.asarray(np.concatenate(parts)[:count])
+    return np.concatenate(parts)[:count] if len(parts) > 1 else np.asarray(parts[0])[:count]

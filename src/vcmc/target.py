@@ -9,14 +9,23 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from .data.cache import ShardCache, Task, Work
 from .data.shard import AbstractPartition, Shard
-from .density import Subposterior, evaluate, hessian_products, prepare
-from .model import Model
+from .density import (
+    Directions,
+    Points,
+    Subposterior,
+    Vector,
+    evaluate,
+    hessian_products,
+    prepare,
+)
+from .model import MAX_CACHED_BYTES, Model
 from .space import Point
 
 
@@ -29,6 +38,7 @@ class Mapper(Protocol):
 
 MAX_TASKS = 64  # per evaluation: the same on all executors, so that sums are equal to the last bit
 MAX_JOINED_BYTES = 2**28  # of all rows; smaller data are copied into joint shards for evaluation
+MAX_UNJOINED = 16  # shards, each of which a core's cache holds
 NUM_JOINED_TASKS = 2  # tasks of an evaluation of joined shards: one per core of a small machine
 
 
@@ -69,7 +79,7 @@ class Target:
         return self.shard_cache.density(0)
 
     def __call__(
-        self, points: Float[Array, "point dim"], only: Sequence[int] | None = None
+        self, points: Points, only: Sequence[int] | None = None
     ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
         """Return log densities and scores at a batch of points.
 
@@ -80,23 +90,24 @@ class Target:
         work = partial(_evaluate, points=points, num_joined=num_joined)
         log_densities, scores = _sum(self.executor.map(work, tasks, self.shard_cache))
         scale = 1 if only is None else self.num_shards / len(only)
-        return jnp.asarray(scale * log_densities), jnp.asarray(scale * scores)
+        return jax.device_put(scale * log_densities), jax.device_put(scale * scores)
 
     def of_shard(
-        self, shard: int, points: Float[Array, "point dim"]
+        self, shard: int, points: Points
     ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
         """Return the log densities and scores of one shard at a batch of points."""
         work = partial(_evaluate, points=points, num_joined=0)
         ((log_densities, scores),) = self.executor.map(work, [Task((shard,))], self.shard_cache)
-        return jnp.asarray(log_densities), jnp.asarray(scores)
+        return jax.device_put(log_densities), jax.device_put(scores)
 
     def hessian_products(
-        self, point: Point, directions: Float[Array, "direction dim"]
+        self, point: Vector, directions: Directions
     ) -> Float[Array, "direction dim"]:
         """Return the products of the Hessian at a point with directions."""
         tasks, num_joined = self._tasks
         work = partial(_hessian_products, point=point, directions=directions, num_joined=num_joined)
-        return jnp.asarray(np.sum(list(self.executor.map(work, tasks, self.shard_cache)), axis=0))
+        products = list(self.executor.map(work, tasks, self.shard_cache))
+        return jax.device_put(np.sum(products, axis=0))
 
     def prepare(self) -> None:
         """Compile the programs for batches of points, for executors in this process."""
@@ -107,14 +118,19 @@ class Target:
     def _tasks(self) -> tuple[list[Task], int]:
         """The tasks of an evaluation, and the number of shards joined in each (0: none).
 
-        Small shards are joined, as calling a compiled function takes longer than evaluating few
-        rows.
+        Many small shards are joined, as calling a compiled function takes longer than evaluating
+        few rows. Few small ones are not: joint shards have a shape of their own, and so another
+        program.
         """
         shards = range(self.num_shards)
-        is_small = self.shard_cache.partition.is_small
-        if self.num_shards <= NUM_JOINED_TASKS or not is_small(MAX_JOINED_BYTES):
+        partition = self.shard_cache.partition
+        if self.num_shards <= NUM_JOINED_TASKS or not partition.is_small(MAX_JOINED_BYTES):
             return _cut(shards, MAX_TASKS), 0
         tasks = _cut(shards, NUM_JOINED_TASKS)
+        if self.num_shards <= MAX_UNJOINED and partition.is_small(
+            self.num_shards * MAX_CACHED_BYTES
+        ):
+            return tasks, 0
         return tasks, len(tasks[0].shards)
 
 
@@ -138,7 +154,7 @@ def _evaluate(
     num_joined: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     del advance
-    points = jnp.asarray(points)
+    points = np.asarray(points)
     return _sum(evaluate(density, points) for density in _densities(shard_cache, task, num_joined))
 
 
@@ -151,7 +167,7 @@ def _hessian_products(
     num_joined: int,
 ) -> np.ndarray:
     del advance
-    point, directions = jnp.asarray(point), jnp.asarray(directions)
+    point, directions = np.asarray(point), np.asarray(directions)
     return np.sum(
         [
             hessian_products(density, point, directions)

@@ -1,7 +1,8 @@
-"""Pareto-smoothed weights, which ArviZ makes: that they are used the right way round."""
+"""Pareto-smoothed weights: those of ArviZ, used the right way round."""
 
 import numpy as np
 import pytest
+from arviz_stats.base import array_stats
 
 from vcmc.diagnostics.importance import pareto_k, smoothed_weights
 
@@ -39,3 +40,13 @@ def test_points_outside_the_support_get_no_weight():
     weights, shape = smoothed_weights(np.where(np.arange(500) < 450, -np.inf, ratios))
     assert np.isfinite(weights).all()
     assert shape > 0.7  # most of the tail is missing
+
+
+@pytest.mark.parametrize("count", [25, 225, 226, 2000])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
+def test_they_are_those_of_arviz(scale, count):
+    ratios = scale * np.random.default_rng(count).normal(size=count)
+    log_weights, expected_shape = array_stats.psislw(-ratios)  # it expects log likelihoods
+    weights, shape = smoothed_weights(ratios)
+    np.testing.assert_allclose(weights, np.exp(log_weights), rtol=1e-8)
+    np.testing.assert_allclose(shape, expected_shape, rtol=1e-8)

@@ -39,11 +39,13 @@ def test_every_combiner_has_its_errors(comparison):
     ]
     assert list(comparison.trees) == list(entries)
     # the posterior is Gaussian: full consensus is exact up to the Monte Carlo error of a
-    # thousand draws, averages are not
+    # thousand draws, averages are not: in closed form, the worst mean of plain ones is off by 0.20
+    # sds, and of those weighted by variances by 0.10
     assert entries["Consensus()"].errors.mean_worst < 4 / np.sqrt(500)
     assert entries["Swiss"].errors.mean_worst < 4 / np.sqrt(500)
     assert entries["Variational"].errors.sd_worst < 4 / np.sqrt(2 * 500)
-    assert entries["Consensus(diagonal=True)"].errors.mean_worst > 4 / np.sqrt(1000)
+    assert entries["Average"].errors.mean_worst > 4 / np.sqrt(1000)
+    assert entries["Consensus(diagonal=True)"].errors.mean_worst > 2 / np.sqrt(1000)
     for entry in comparison.entries:
         assert entry.seconds >= 0
         assert entry.memory >= 0

@@ -66,22 +66,23 @@ def test_moments_on_paper(sampler):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sampler", "module"),
+    ("sampler", "program"),
     [
-        (samplers.NUTS(num_warmup=110), samplers.nuts),
-        (samplers.HMC(num_warmup=110, num_walkers=30), samplers.hmc),
+        (samplers.NUTS(num_warmup=110), samplers.nuts._advance_small),
+        (samplers.HMC(num_warmup=110, num_walkers=30), samplers.hmc._advance),
     ],
 )
-def test_one_program_serves_all_shards_and_blocks(sampler, module, conjugate):
+def test_one_program_serves_all_shards_and_blocks(sampler, program, conjugate):
     partition = vcmc.split(conjugate.rows, 10)  # 1 003 rows: uneven shards, padded to one shape
     densities = [
         Subposterior(conjugate.model, partition.load(k), jnp.asarray(0.1)) for k in range(10)
     ]
     sampler.prepare(densities[0], jnp.zeros(3))
-    compiled = module._advance._cached._cache_size()
+    compiled = program._cached._cache_size()
+    assert compiled
     for density in densities:
         sampler.run(density, jnp.zeros(3), jax.random.key(0), 45)
-    assert module._advance._cached._cache_size() == compiled
+    assert program._cached._cache_size() == compiled
 
 
 def test_exact_samplers_refuse_other_models():

@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,8 +8,9 @@ import numpyro.distributions as dist
 import pytest
 
 import vcmc
+from vcmc.density import evaluate
 from vcmc.executors import Local
-from vcmc.samplers.start import common_start, random_starts
+from vcmc.samplers.start import climb, common_start, random_starts
 from vcmc.target import Target
 
 
@@ -80,3 +83,58 @@ def test_a_scale_that_diverges_to_zero_is_fixed():
     assert float(model.space.constrain(start)["scale"]) > 0.05
     scores = np.asarray(target(start[None])[1][0])
     np.testing.assert_array_less(np.abs(scores[1:]), 0.1)  # the other coordinates are at a maximum
+
+
+class CountingTarget(Target):
+    """A target that counts the points at which all rows are evaluated."""
+
+    num_points = 0
+
+    def __call__(self, points, only=None):
+        self.num_points += len(points)
+        return super().__call__(points, only)
+
+
+def logistic(x, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 2).expand([x.shape[1]]).to_event(1))
+    numpyro.sample("y", dist.Bernoulli(logits=x @ beta), obs=y)
+
+
+@pytest.fixture(scope="module")
+def logistic_target():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(4000, 6))
+    y = (generator.random(4000) < 1 / (1 + np.exp(-x @ np.linspace(-1, 1, 6)))).astype(float)
+    rows = {"x": x, "y": y}
+    partition = vcmc.split(rows, 4)
+    model = vcmc.from_numpyro(logistic, rows)
+    return CountingTarget(model, [partition.load(k) for k in range(4)], Local())
+
+
+def test_the_mode_is_found_in_few_passes_over_all_rows(logistic_target):
+    """With L-BFGS on all rows there were about twenty."""
+    starts = random_starts(logistic_target.pilot, jax.random.key(0))
+    logistic_target.num_points = 0
+    start = common_start(logistic_target, starts)
+    assert logistic_target.num_points <= 8
+    score = np.asarray(logistic_target(start[None])[1][0])
+    hessian = -np.asarray(logistic_target.hessian_products(start, np.eye(6)))
+    assert score @ np.linalg.solve(hessian, score) < 1e-5  # within 0.003 sds
+
+
+def test_a_search_from_the_first_start_moves(logistic_target):
+    """At the origin itself the derivative of NumPyro's density is wrong, and no step is uphill."""
+    density = partial(evaluate, logistic_target.pilot)
+    first = random_starts(logistic_target.pilot, jax.random.key(1))[0]
+    mode = climb(density, first, np.zeros(6, bool))
+    assert np.abs(density(mode[None])[1]).max() < 0.5
+    assert np.abs(mode).max() > 0.5
+
+
+def test_a_wrong_curvature_leads_to_the_same_mode(logistic_target):
+    """One that is far too small, one that is not positive, and one that is unknown."""
+    free = np.zeros(6, bool)
+    mode = climb(logistic_target, np.zeros(6) + 0.1, free)
+    for curvature in (np.eye(6), 1e6 * np.eye(6), -np.eye(6), np.full((1, 1), np.nan)):
+        again = climb(logistic_target, np.zeros(6) + 0.1, free, curvature)
+        np.testing.assert_allclose(again, mode, atol=1e-3)

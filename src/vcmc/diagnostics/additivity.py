@@ -5,13 +5,14 @@ point, rows must have the same log likelihood in two halves as all together. Lik
 that are declared exchangeable must have the same density however they are labelled.
 """
 
-import equinox as eqx
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._runtime import compiled_per_model
+from .._runtime import FAST_COMPILATION, compiled_per_model
 from ..data.rows import Rows
 from ..data.shard import Shard
 from ..errors import ModelError
@@ -30,7 +31,7 @@ NUM_LABELLED_ROWS = 100  # whose log likelihoods are compared under other labels
 def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
     """Raise `ModelError` unless rows have the same log likelihood apart as together."""
     halves = _two_parts(shards)
-    whole = {name: jnp.concatenate([half[name] for half in halves]) for name in halves[0]}
+    whole = {name: np.concatenate([half[name] for half in halves]) for name in halves[0]}
     params = jax.jit(model.space.constrain)(point)
     shape = jax.eval_shape(lambda params: jnp.asarray(model.log_prior(params)), params).shape
     if shape != ():
@@ -56,7 +57,7 @@ def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
         )
 
 
-def _two_parts(shards: list[Shard]) -> list[dict[str, Array]]:
+def _two_parts(shards: list[Shard]) -> list[dict[str, np.ndarray]]:
     """Return equally many rows of two shards, or of two parts of one: equal shapes compile once."""
     if len(shards) > 1:
         length = min(shards[0].num_rows, shards[1].num_rows, MAX_ROWS)
@@ -64,7 +65,8 @@ def _two_parts(shards: list[Shard]) -> list[dict[str, Array]]:
     else:
         length = max(1, min(shards[0].num_rows // 2, MAX_ROWS))
         pairs = [(shards[0].rows, slice(0, length)), (shards[0].rows, slice(-length, None))]
-    return [{name: array[part] for name, array in rows.items()} for rows, part in pairs]
+    # in NumPy: JAX would compile a program for every shape
+    return [{name: np.asarray(array)[part] for name, array in rows.items()} for rows, part in pairs]
 
 
 def _row_log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> np.ndarray:
@@ -91,14 +93,14 @@ def _row_log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> n
 
 
 @compiled_per_model
-@eqx.filter_jit
+@partial(jax.jit, static_argnums=0, compiler_options=FAST_COMPILATION)
 def _log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> Array:
     return model.log_likelihood(params, rows)
 
 
 def check_labels(model: Model, shard: Shard, point: Point) -> None:
     """Raise `ModelError` unless prior and likelihood are invariant to relabelling components."""
-    rows = {name: array[:NUM_LABELLED_ROWS] for name, array in shard.rows.items()}
+    rows = {name: np.asarray(array)[:NUM_LABELLED_ROWS] for name, array in shard.rows.items()}
 
     def log_densities(point: Point) -> np.ndarray:
         per_row = _log_likelihood(model, model.space.constrain(point), rows)

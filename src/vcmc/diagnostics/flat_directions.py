@@ -15,14 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..density import Subposterior, evaluate, hessian_products
+from ..density import Subposterior, evaluate, evaluate_prior, hessian_products
 from ..linalg.operators import MAX_DENSE_DIM
 from ..model import Model
-from ..space import Point
 
 MAX_RELATIVE_CURVATURE = 1e-9  # of a candidate, in coordinates with curvature one
 MIN_RELATIVE_SCALE = 1e-6  # of a row of a Hessian that is scaled up; smaller ones may be rounding
 PROBE_DISTANCE = 3.0  # of points, in real coordinates, at which scores of the prior are compared
+DIFFERENCE_STEP = 1e-3  # in real coordinates: exact for a normal prior, of whatever scale
+MIN_CLEAR_CURVATURE = 1e-3  # least to largest, of coordinates scaled to curvature one
 MAX_ROUNDING = 1e-13  # of a score, as a share of the largest
 MAX_PRODUCT_ROUNDING = 1e-11  # of an element of a product with a Hessian, likewise
 MAX_SCORE_CHANGE = 1e-11  # along a flat direction, by rounding, as a share of the score's terms
@@ -53,13 +54,12 @@ def flat_prior(model: Model, points: Points) -> FlatPrior:
     """
     dim = model.space.dim
     spread = np.concatenate([points, points[:1] - PROBE_DISTANCE, points[:1] + PROBE_DISTANCE])
-    scores, hessians = map(
-        np.asarray, _prior_derivatives(model, dim <= MAX_DENSE_DIM, jnp.asarray(spread))
-    )
+    scores = evaluate_prior(model, spread)[1]
     scores = scores[np.isfinite(scores).all(axis=1)]
     is_constant = np.ptp(scores, axis=0) <= MAX_ROUNDING * np.abs(scores).max(axis=0)
-    if dim > MAX_DENSE_DIM:
+    if dim > MAX_DENSE_DIM or _is_curved(model, points[0]):
         return FlatPrior(is_constant, np.empty((0, dim)))
+    hessians = np.asarray(_prior_hessians(model, spread))
     hessians = hessians[np.isfinite(hessians).all(axis=(1, 2))]
     directions = null_vectors(hessians, np.eye(dim))
     # of single coordinates the scores tell, e.g. that a Laplace prior is not linear
@@ -68,15 +68,28 @@ def flat_prior(model: Model, points: Points) -> FlatPrior:
     return FlatPrior(is_constant, directions[is_kept])
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _prior_derivatives(
-    model: Model, with_hessians: bool, points: Float[Array, "point dim"]
-) -> tuple[Float[Array, "point dim"], Float[Array, "point ..."]]:
-    def derivatives(point: Point) -> tuple[Array, Array]:
-        score = jax.grad(model.log_prior_at)
-        return score(point), jax.jacfwd(score)(point) if with_hessians else jnp.zeros(())
+def _is_curved(model: Model, point: Float[np.ndarray, " dim"]) -> bool:
+    """Return whether a log prior is clearly curved in all directions, by differences of scores.
 
-    return jax.vmap(derivatives)(points)
+    Most are. Only of others exact Hessians are computed, whose program takes longer to compile.
+    """
+    steps = DIFFERENCE_STEP * np.eye(len(point))
+    forward, backward = np.split(
+        evaluate_prior(model, np.concatenate([point + steps, point - steps]))[1], 2
+    )
+    hessian = (forward - backward) / (2 * DIFFERENCE_STEP)
+    scales = np.sqrt(np.abs(np.diag(hessian)))
+    if not (np.isfinite(hessian).all() and scales.all()):
+        return False
+    singular = np.linalg.svd(hessian / np.outer(scales, scales), compute_uv=False)
+    return bool(singular[-1] > MIN_CLEAR_CURVATURE * singular[0])
+
+
+@partial(jax.jit, static_argnums=0)
+def _prior_hessians(
+    model: Model, points: Float[Array, "point dim"]
+) -> Float[Array, "point dim dim"]:
+    return jax.vmap(jax.jacfwd(jax.grad(model.log_prior_at)))(points)
 
 
 def flat_direction(
@@ -119,7 +132,7 @@ def _products(
     """
 
     def multiply(directions: Directions) -> Float[np.ndarray, "dim direction"]:
-        return np.asarray(hessian_products(density, jnp.asarray(point), jnp.asarray(directions))).T
+        return np.asarray(hessian_products(density, point, directions, is_exact=True)).T
 
     products = multiply(basis)
     size = np.abs(products).max(axis=0)

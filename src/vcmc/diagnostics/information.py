@@ -4,15 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
-from .._runtime import compiled_per_model
 from ..data.cache import ShardCache, Task
-from ..density import Subposterior
+from ..density import evaluate
 from ..errors import ModelError
 from ..target import Target
 from .flat_directions import describe_direction, flat_direction, flat_prior
@@ -37,9 +33,9 @@ class ShardFacts(NamedTuple):
     kinds: dict[str, str]
 
 
-def shard_facts(target: Target, points: Float[Array, "point dim"]) -> list[ShardFacts]:
+def shard_facts(target: Target, points: Float[np.ndarray, "point dim"]) -> list[ShardFacts]:
     """Return facts about every shard; raise an error if their rows are of different kinds."""
-    work = partial(_facts, points=np.asarray(points))
+    work = partial(_facts, points=points)
     tasks = [Task((shard,)) for shard in range(target.num_shards)]
     all_facts: list[ShardFacts] = list(target.executor.map(work, tasks, target.shard_cache))
     expected = all_facts[0].kinds
@@ -59,9 +55,10 @@ def _facts(
     points: np.ndarray,
 ) -> ShardFacts:
     del advance
-    density = shard_cache.density(task.shards[0])
+    # without a prior, scores are those of the log likelihood
+    density = shard_cache.density(task.shards[0], prior_power=0.0)
     shard = density.shard
-    silent = np.asarray(_silent(density, jnp.asarray(points)))
+    silent = (evaluate(density, points)[1] == 0).all(axis=0)
     kinds = {
         name: f"{array.dtype}{list(array.shape[1:])}" for name, array in sorted(shard.rows.items())
     }
@@ -69,7 +66,7 @@ def _facts(
 
 
 def check_information(
-    target: Target, points: Float[Array, "point dim"], facts: list[ShardFacts]
+    target: Target, points: Float[np.ndarray, "point dim"], facts: list[ShardFacts]
 ) -> ShardWarnings:
     """Return a warning if shards' rows hold no information on some coordinates.
 
@@ -78,10 +75,10 @@ def check_information(
     """
     silent = np.stack([shard.silent for shard in facts])
     names = np.array(target.model.space.coordinates)
-    flat = flat_prior(target.model, np.asarray(points))
+    flat = flat_prior(target.model, points)
     _check_coordinates(silent & flat.coordinates, names)
     if len(flat.directions):
-        _check_directions(target, np.asarray(points), flat.directions, names)
+        _check_directions(target, points, flat.directions, names)
     return _silence_warnings(silent, names)
 
 
@@ -149,11 +146,3 @@ def _silence_warnings(silent: Bool[np.ndarray, "shard dim"], names: np.ndarray) 
     )
     shards = np.flatnonzero(silent[:, indices].any(axis=1))
     return ShardWarnings.sorted([(shards.tolist(), text)], len(silent))
-
-
-@compiled_per_model
-@eqx.filter_jit
-def _silent(density: Subposterior, points: Float[Array, "point dim"]) -> Bool[Array, " dim"]:
-    """Return the coordinates that the log likelihood does not depend on at any of the points."""
-    score = jax.grad(density.model.log_likelihood_at)
-    return jnp.all(jax.vmap(score, in_axes=(0, None))(points, density.shard) == 0, axis=0)

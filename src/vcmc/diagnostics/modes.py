@@ -9,18 +9,20 @@ draws' mean continue on all rows. Modes are compared by Laplace's approximation:
 curvature at the mode.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from .._runtime import thread_map
 from ..data.params import to_params
 from ..density import evaluate, log_priors
 from ..linalg.stein import Matrix, matrix_from_products
 from ..linalg.whitening import Whitening
-from ..samplers.start import climb, search_starts
+from ..samplers.start import SCALES, climb, search_starts, shard_curvature
 from ..space import Product
 from ..target import Target
 
@@ -77,10 +79,13 @@ def other_mode(draws: Draws, target: Target, seed: int) -> OtherMode | None:
     if not candidates:
         return None
     curved = model.space.curved
-    own = _mode(target, climb(target, jnp.asarray(whitening.centre), curved))
+    own = _mode(target, climb(target, whitening.centre, curved, _precision(whitening)))
     if own is None:
         return None
-    modes = [_mode(target, climb(target, jnp.asarray(point), curved)) for point in candidates]
+    modes = [
+        _mode(target, climb(target, point, curved, target.num_shards * curvature))
+        for point, curvature in candidates
+    ]
     others = [
         mode
         for mode in modes
@@ -93,29 +98,52 @@ def other_mode(draws: Draws, target: Target, seed: int) -> OtherMode | None:
     return OtherMode(largest, float(share)) if share >= MIN_MASS_SHARE else None
 
 
-def _pilot_modes(whitening: Whitening, target: Target, seed: int) -> list[Vector]:
-    """Return modes of one shard that are far from its mode near the draws, and from each other."""
+def _pilot_modes(whitening: Whitening, target: Target, seed: int) -> list[tuple[Vector, Matrix]]:
+    """Return modes of one shard that are far from its mode near the draws, and from each other.
+
+    Each comes with minus the shard's Hessian there.
+    """
     pilot = target.pilot
     space = pilot.model.space
+    density = partial(evaluate, pilot)
     try:
         starts = search_starts(pilot, jax.random.key(seed))
     except ValueError:  # no point near the origin has a finite log density
         starts = []
-    mirrored = [-start for start in starts if start.any()]
+    near_origin = [np.asarray(start) for start in starts]
+    mirrored = [-start for start in near_origin if np.abs(start).max() > SCALES[0]]
     outward = _outward_points(whitening, target, seed)
     own, *others = [
-        _labelled(whitening, climb(lambda u: evaluate(pilot, u), start, space.curved), space)
-        for start in [jnp.asarray(whitening.centre), *starts, *mirrored, *outward]
+        _labelled(whitening, mode, space)
+        for mode in thread_map(
+            lambda start: climb(density, start, space.curved),
+            [whitening.centre, *near_origin, *mirrored, *outward],
+        )
     ]
     shard_sd = target.num_shards**0.5  # in posterior sds
-    modes: list[Vector] = []
+    modes: list[tuple[Vector, Matrix]] = []
+
+    def is_new(point: Vector) -> bool:
+        known = [own, *(mode for mode, _ in modes)]
+        return all(_are_apart(whitening, point, mode, shard_sd) for mode in known)
+
     for point in others:
-        if all(_are_apart(whitening, point, mode, shard_sd) for mode in [own, *modes]):
-            modes.append(point)
+        if is_new(point):
+            # a search that has ended early is continued
+            curvature = shard_curvature(pilot, point)
+            continued = climb(density, point, space.curved, curvature)
+            if is_new(reached := _labelled(whitening, continued, space)):
+                modes.append((reached, curvature))
     return modes
 
 
-def _outward_points(whitening: Whitening, target: Target, seed: int) -> list[Array]:
+def _precision(whitening: Whitening) -> Matrix:
+    """Return the inverse of the draws' covariance."""
+    white = np.asarray(whitening.whiten(whitening.centre + np.eye(len(whitening.centre))))
+    return np.asarray(white @ white.T)
+
+
+def _outward_points(whitening: Whitening, target: Target, seed: int) -> list[Vector]:
     """Return points on the axes at which a shard's score points away from the draws' mean."""
     centre, dim = whitening.centre, len(whitening.centre)
     sds = np.linalg.norm(whitening.root_rows, axis=1)
@@ -124,18 +152,19 @@ def _outward_points(whitening: Whitening, target: Target, seed: int) -> list[Arr
     axes = np.random.default_rng(seed).permutation(dim)[:num_axes]
     offsets = np.concatenate([-steps[::-1], steps])
     points = centre + (offsets[:, None] * np.eye(dim)[axes][:, None]) * sds
-    flat = jnp.asarray(points.reshape(-1, dim))
-    values, scores = (np.asarray(part) for part in evaluate(target.pilot, flat))
-    log_prior = log_priors(target.model, np.asarray(flat))
-    log_prior = np.where(np.isfinite(log_prior), log_prior, -np.inf).reshape(len(axes), -1)
-    near_prior = log_prior >= log_prior.max(axis=1, keepdims=True) - MAX_PRIOR_FALL
-    outward = np.sum(scores * (points.reshape(-1, dim) - centre), axis=1) > 0
-    candidates = np.flatnonzero(outward & np.isfinite(values) & near_prior.ravel())
+    log_prior = log_priors(target.model, points.reshape(-1, dim)).reshape(len(axes), -1)
+    log_prior = np.where(np.isfinite(log_prior), log_prior, -np.inf)
+    is_near = log_prior >= log_prior.max(axis=1, keepdims=True) - MAX_PRIOR_FALL
+    indices = np.flatnonzero(is_near)
+    points = points.reshape(-1, dim)[indices]
+    values, scores = evaluate(target.pilot, points)
+    outward = np.sum(scores * (points - centre), axis=1) > 0
+    candidates = np.flatnonzero(outward & np.isfinite(values))
     # the highest of each side of each axis
     best: dict[int, int] = {}
     for index in candidates[np.argsort(-values[candidates])]:
-        best.setdefault(int(index) // NUM_DISTANCES, int(index))
-    return [flat[index] for index in list(best.values())[:MAX_SCAN_CLIMBS]]
+        best.setdefault(int(indices[index]) // NUM_DISTANCES, int(index))
+    return [points[index] for index in list(best.values())[:MAX_SCAN_CLIMBS]]
 
 
 def _are_apart(whitening: Whitening, first: Vector, second: Vector, sd: float = 1.0) -> bool:
@@ -143,12 +172,11 @@ def _are_apart(whitening: Whitening, first: Vector, second: Vector, sd: float = 
     return bool(np.linalg.norm(white[0] - white[1]) > MIN_DISTANCE_SD * sd)
 
 
-def _labelled(whitening: Whitening, point: Array | Vector, space: Product) -> Vector:
+def _labelled(whitening: Whitening, point: Vector, space: Product) -> Vector:
     """Return a point whose exchangeable components, if any, are labelled as the draws' mean."""
     # Imported here, as it adds to the time of `import vcmc`.
     from scipy.optimize import linear_sum_assignment
 
-    point = np.asarray(point)
     relabelled = point.copy()
     for indices, part in space.labelled():
         block = np.array(indices)
@@ -162,12 +190,11 @@ def _labelled(whitening: Whitening, point: Array | Vector, space: Product) -> Ve
     return relabelled
 
 
-def _mode(target: Target, point: Array) -> Mode | None:
+def _mode(target: Target, point: Vector) -> Mode | None:
     """Return the mode at the end of a search, or None if the point is not a maximum."""
     values, scores = target(point[None])
     curvature = matrix_from_products(
-        lambda directions: -np.asarray(target.hessian_products(point, jnp.asarray(directions))),
-        point.size,
+        lambda directions: -np.asarray(target.hessian_products(point, directions)), point.size
     )
     score = np.asarray(scores[0])
     if not np.isfinite(curvature).all() or np.linalg.eigvalsh(curvature)[0] <= 0:
@@ -175,4 +202,4 @@ def _mode(target: Target, point: Array) -> Mode | None:
     if score @ np.linalg.solve(curvature, score) > 2 * MAX_PROMISED_NATS:
         return None
     log_mass = float(values[0]) - 0.5 * float(np.linalg.slogdet(curvature)[1])
-    return Mode(np.asarray(point), curvature, log_mass)
+    return Mode(point, curvature, log_mass)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import jax
 import jax.numpy as jnp
 
+from .._compile_cache import use_compile_cache
 from ..combiners import AbstractCombiner, Prior, Variational
 from ..combiners.base import Subposteriors
 from ..data.params import to_params
@@ -54,6 +55,7 @@ def infer(
     prior: Prior | None = None,
     refine: bool = False,
     progress: ProgressMode = True,
+    compile_cache: bool = True,
 ) -> "DataTree":
     """Sample the posterior of a model on rows that are split into shards.
 
@@ -97,6 +99,8 @@ def infer(
             all rows more often.
         progress: show progress if standard error is a terminal; "lines" prints plain lines
             elsewhere.
+        compile_cache: whether to use the user's cache of compiled programs, if there is one. The
+            processes of an executor follow the variable VCMC_COMPILE_CACHE of their own.
 
     Returns:
         An `xarray.DataTree` with the groups `posterior` (chain, draw, …), `subposterior`
@@ -124,7 +128,8 @@ def infer(
         store=store,
     )
     _check_combiner(request.combiner, model, overlap)
-    with locked(request.store.folder) if request.store else nullcontext():
+    lock = locked(request.store.folder) if request.store else nullcontext()
+    with use_compile_cache(compile_cache), lock:
         folder = request.store.rows if request.store else None
         partition = as_partition(rows, num_shards, seed, folder, progress)
         return _run(model, partition, request, overlap=overlap, refine=refine, progress=progress)

@@ -1,6 +1,9 @@
 """The first stage of a run: check the model on its shards, and plan the chains."""
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._runtime import limit_programs, thread_map
+from .._runtime import limit_programs, new_pool, thread_map
 from ..combiners import AbstractCombiner, Prior
 from ..data.batches import is_large
 from ..data.params import check_derived
@@ -23,7 +26,7 @@ from ..diagnostics.additivity import check_additivity, check_labels
 from ..diagnostics.information import ShardFacts, check_information, shard_facts
 from ..diagnostics.shards import ShardWarnings
 from ..executors import AbstractExecutor, executor_of
-from ..model import Model
+from ..model import MAX_CACHED_BYTES, Model
 from ..progress import ProgressDisplay, ProgressMode, Stage
 from ..results.store import Store
 from ..results.tree import renamed_attribute
@@ -147,22 +150,27 @@ def prepare(
     The run is recorded in its run directory, if it has one.
     """
     stage = display.stage("prepare", 3)
-    prepared = _plan_run(target, request, stage)
-    if record:
-        prepared = prepared.with_shard_draws(record.record(prepared.plan))
-    clock.lap("start")
+    threading.Thread(target=_import_early).start()
+    with new_pool(1, "compile") as pool:  # whose end is waited for
+        prepared = _plan_run(target, request, stage, pool)
+        if record:
+            prepared = prepared.with_shard_draws(record.record(prepared.plan))
+        clock.lap("start")
     _compile(prepared, request)
     stage.advance()
     clock.lap("compile")
     return prepared
 
 
-def _plan_run(target: Target, request: Request, stage: Stage) -> Prepared:
+def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolExecutor) -> Prepared:
+    """Check the shards and plan the chains, while the pool compiles what is known to be needed."""
     _, start_key, sample_key = jax.random.split(jax.random.key(request.seed), 3)
 
     own_sampler = request.sampler or _own_sampler(target, request.prior)
     starts = search_starts(target.pilot, start_key)
-    points = jnp.asarray(np.stack(starts))
+    if request.executor.in_process:
+        pool.submit(_compile_early, target, request, own_sampler, starts[0])
+    points = np.stack(starts)
     facts = shard_facts(target, points)
     warnings = check_information(target, points, facts)
     stage.advance()
@@ -222,7 +230,8 @@ def checked_target(
     """Build the target of a model with its point estimates, and check that it can be sharded."""
     target = Target.fitted(model, partition, executor)
     limit_programs(target.model)
-    point = 0.5 * jax.random.normal(key, (target.model.space.dim,))
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    point = jax.device_put(0.5 * generator.normal(size=target.model.space.dim))
     shards = [target.shard_cache.shards[shard] for shard in range(min(2, target.num_shards))]
     check_additivity(target.model, shards, point)
     check_labels(target.model, shards[0], point)
@@ -239,6 +248,31 @@ def result_target(model: Model, rows: Any, num_shards: int, executor: Any, seed:
         rows, None if isinstance(rows, AbstractPartition) else num_shards, seed
     )
     return checked_target(model, partition, executor, jax.random.key(seed))
+
+
+def _compile_early(target: Target, request: Request, own_sampler: Any, start: Point) -> None:
+    """Compile the sampler's program while the mode is sought, if the choice is clear by then.
+
+    Programs do not depend on the start. Errors are raised where the programs are called.
+    """
+    density = target.pilot
+    sampler = request.sampler
+    with suppress(Exception), np.errstate(all="ignore"):
+        if sampler is None and density.shard.num_bytes <= MAX_CACHED_BYTES:
+            sampler = _choose_sampler(own_sampler, density, start)
+        if sampler is not None:
+            sampler.prepare(density, start)
+        if request.combiner.needs.scores:
+            target.prepare()
+
+
+def _import_early() -> None:
+    """Import what the result needs, and what xarray does at its first array, in a thread."""
+    with suppress(Exception):
+        import arviz_base  # noqa: F401
+        from xarray import DataArray
+
+        DataArray(np.zeros(1))
 
 
 def _compile(prepared: Prepared, request: Request) -> None:

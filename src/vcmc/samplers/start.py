@@ -2,7 +2,8 @@
 
 A common start matters: chains with different starts can end in different modes, and averages of
 draws around different modes are meaningless. The log density of one shard is maximized from a few
-starts, and that of all shards from the best of the results.
+starts, and that of all shards from the best of the results. There the shard's curvature, times the
+number of shards, is close to that of all: Newton's steps need few passes over all rows.
 
 Some densities are unbounded: that of a hierarchical model grows without limit as the scale of its
 groups goes to zero, where there is hardly any mass. A coordinate of a constrained parameter that
@@ -10,32 +11,71 @@ has moved far and still has a steep slope is reset and fixed, and the others are
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..density import Subposterior, evaluate
+from .._runtime import thread_map
+from ..density import Subposterior, evaluate, hessian_products
 from ..space import Point
 from ..target import Target
 
 NUM_STARTS = 4  # starts of the search on one shard, if the model suggests none
 NUM_CANDIDATES = 20  # points among which they are chosen
+# Of their coordinates. At zero itself, log densities written with |x| or max(x, 0), as NumPyro's of
+# a logistic regression, have wrong derivatives: no step leads upwards.
+SCALES = (1e-3, 2.0)
 MAX_LBFGS_STEPS = 100  # a start need not be the exact mode
+MAX_NEWTON_DIM = 500  # coordinates; the curvature costs one gradient of a shard for each
+MAX_NEWTON_STEPS = 20  # on all shards; with the curvature of one shard, three to six are usual
+MAX_DECREMENT_SD = 1e-3  # posterior sds between the end of the search and the mode
+STEP_SCALES = (1.0, 0.3, 0.1, 0.01)  # of a step that does not lead upwards
+MIN_GAIN_SHARE = 0.1  # of the gain that a step promises (Armijo's rule)
+ROUNDING = 1e-13  # relative, of a log density
+MIN_RELATIVE_CURVATURE = 1e-12  # least to largest: less is rounding
+MIN_DISTANCE_SD = 0.1  # of a shard, between its modes that are compared on all rows
 # A coordinate that has moved by MAX_MOVE, with a slope above MAX_SLOPE, diverges.
 MAX_MOVE, MAX_SLOPE = 5.0, 0.5
 
-Density = Callable[[Float[Array, "point dim"]], tuple[Array, Array]]
+Vector = Float[np.ndarray, " dim"]
+Density = Callable[[Any], tuple[Any, Any]]
 
 
 def common_start(target: Target, starts: list[Point]) -> Point:
     """Return the mode of the full target that the search from given starts finds."""
     pilot = target.pilot
     curved = pilot.model.space.curved
-    modes = [climb(lambda points: evaluate(pilot, points), start, curved) for start in starts]
-    best = max(modes, key=lambda point: float(target(point[None])[0][0]))
-    return climb(target, best, curved)
+    modes = list(thread_map(lambda start: climb(partial(evaluate, pilot), start, curved), starts))
+    best, curvature = modes[0], shard_curvature(pilot, modes[0])
+    if len(candidates := _distinct(modes, curvature)) > 1:
+        best = max(candidates, key=lambda point: float(target(point[None])[0][0]))
+    if best is not modes[0]:
+        curvature = shard_curvature(pilot, best)
+    return jax.device_put(climb(target, best, curved, target.num_shards * curvature))
+
+
+def shard_curvature(pilot: Subposterior, point: Vector) -> Float[np.ndarray, "dim dim"]:
+    """Return minus a shard's Hessian; that of many coordinates, which is too large, is NaN."""
+    dim = len(point)
+    if dim > MAX_NEWTON_DIM:
+        return np.full((1, 1), np.nan)
+    return -hessian_products(pilot, point, np.eye(dim))
+
+
+def _distinct(modes: list[Vector], curvature: Float[np.ndarray, "..."]) -> list[Vector]:
+    """Return the modes that are apart, all of them if the curvature is not known."""
+    if not np.isfinite(curvature).all():
+        return modes
+    distinct = modes[:1]
+    for mode in modes[1:]:
+        steps = [mode - other for other in distinct]
+        if all(abs(step @ curvature @ step) > MIN_DISTANCE_SD**2 for step in steps):
+            distinct.append(mode)
+    return distinct
 
 
 def search_starts(pilot: Subposterior, key: Array) -> list[Point]:
@@ -44,56 +84,130 @@ def search_starts(pilot: Subposterior, key: Array) -> list[Point]:
 
 
 def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
-    """Return points of finite log density and score: zero, and random points around it."""
-    scales = np.linspace(0.0, 2.0, NUM_CANDIDATES)
-    directions = jax.random.uniform(
-        key, (NUM_CANDIDATES, pilot.model.space.dim), minval=-1.0, maxval=1.0
-    )
-    points = scales[:, None] * np.asarray(directions)
-    log_densities, scores = evaluate(pilot, jnp.asarray(points))
+    """Return points of finite log density and score: one close to zero, and others around it."""
+    # in NumPy: JAX would compile programs
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    scales = np.linspace(*SCALES, NUM_CANDIDATES)
+    points = scales[:, None] * generator.uniform(-1, 1, (NUM_CANDIDATES, pilot.model.space.dim))
+    log_densities, scores = evaluate(pilot, points)
     finite = np.flatnonzero(np.isfinite(log_densities) & np.isfinite(scores).all(axis=1))
     if len(finite) == 0:
         raise ValueError(_nowhere_finite(pilot, jnp.asarray(points)))
     chosen = finite[np.linspace(0, len(finite) - 1, NUM_STARTS).round().astype(int)]
-    return [jnp.asarray(points[index]) for index in dict.fromkeys(chosen.tolist())]
+    return [jax.device_put(points[index]) for index in dict.fromkeys(chosen.tolist())]
 
 
-def climb(density: Density, start: Point, curved: Bool[np.ndarray, " dim"]) -> Point:
-    """Return a local maximum near a point, with diverging coordinates fixed at their start."""
-    fixed = np.zeros(start.size, bool)
+def climb(
+    density: Density,
+    start: Point | Vector,
+    curved: Bool[np.ndarray, " dim"],
+    curvature: Float[np.ndarray, "..."] | None = None,
+) -> Vector:
+    """Return a local maximum near a point, with diverging coordinates fixed at their start.
+
+    If the curvature is known approximately, it is found in few evaluations.
+    """
+    first = np.asarray(start)  # iterating over a JAX array would compile a program
+    fixed = np.zeros(first.size, bool)
     while True:
-        mode = _maximize(density, start, fixed)
-        score = np.asarray(density(jnp.asarray(np.asarray(mode)[None]))[1])[0]
-        moves = np.abs(np.subtract(mode, start))
-        diverging = curved & ~fixed & (moves > MAX_MOVE) & (np.abs(score) > MAX_SLOPE)
+        reached = _newton(density, first, fixed, curvature) if curvature is not None else None
+        mode, score = reached or _maximize(density, first, fixed)
+        diverging = curved & ~fixed & (np.abs(mode - first) > MAX_MOVE)
+        diverging &= np.abs(score) > MAX_SLOPE
         if not diverging.any():
             return mode
         fixed |= diverging
 
 
-def _maximize(density: Density, start: Point, fixed: Bool[np.ndarray, " dim"]) -> Point:
+def _newton(
+    density: Density,
+    start: Vector,
+    fixed: Bool[np.ndarray, " dim"],
+    curvature: Float[np.ndarray, "..."],
+) -> tuple[Vector, Vector] | None:
+    """Return a maximum and its score, by Newton's steps with a curvature that is updated (BFGS).
+
+    Return None if a step does not lead upwards, or if there are too many.
+    """
+    inverse = _free_inverse(curvature, ~fixed)
+    if inverse is None:
+        return None
+    point, (value, score) = start, _value_and_score(density, start)
+    for _ in range(MAX_NEWTON_STEPS):
+        step = inverse @ score
+        gain = float(step @ score)
+        if not np.isfinite(gain) or gain < 0:
+            return None
+        if gain < MAX_DECREMENT_SD**2:
+            return point, score
+        for scale in STEP_SCALES:
+            new_value, new_score = _value_and_score(density, point + scale * step)
+            if new_value >= value + MIN_GAIN_SHARE * scale * gain - ROUNDING * abs(value):
+                break
+        else:
+            return None
+        step = scale * step
+        inverse = _updated(inverse, step, np.where(fixed, 0.0, score - new_score))
+        point, value, score = point + step, new_value, new_score
+    return None
+
+
+def _free_inverse(
+    curvature: Float[np.ndarray, "..."], free: Bool[np.ndarray, " dim"]
+) -> Float[np.ndarray, "dim dim"] | None:
+    """Return the inverse of a curvature over free coordinates; None unless it is positive."""
+    if len(curvature) != len(free) or not np.isfinite(curvature).all() or not free.any():
+        return None
+    values, vectors = np.linalg.eigh((curvature + curvature.T)[np.ix_(free, free)] / 2)
+    if values[0] <= MIN_RELATIVE_CURVATURE * values[-1]:
+        return None
+    inverse = np.zeros(curvature.shape)
+    inverse[np.ix_(free, free)] = (vectors / values) @ vectors.T
+    return inverse
+
+
+def _updated(
+    inverse: Float[np.ndarray, "dim dim"], step: Vector, fall: Vector
+) -> Float[np.ndarray, "dim dim"]:
+    """Update an inverse curvature by the fall of the score along a step."""
+    curvature = float(step @ fall)
+    if curvature <= 0:
+        return inverse
+    projection = np.eye(len(step)) - np.outer(step, fall) / curvature
+    return projection @ inverse @ projection.T + np.outer(step, step) / curvature
+
+
+def _value_and_score(density: Density, point: Vector) -> tuple[float, Vector]:
+    """Return log density and score; minus infinity where they are not finite."""
+    log_densities, scores = map(np.asarray, density(point[None]))
+    value, score = float(log_densities[0]), scores[0]
+    if not (np.isfinite(value) and np.isfinite(score).all()):
+        return -np.inf, np.zeros_like(point)
+    return value, score
+
+
+def _maximize(
+    density: Density, start: Vector, fixed: Bool[np.ndarray, " dim"]
+) -> tuple[Vector, Vector]:
+    """Return a maximum and its score, by L-BFGS."""
     import scipy.optimize  # here: it adds to the time of `import vcmc`
 
-    def negative_log_density(point: np.ndarray) -> tuple[float, np.ndarray]:
-        log_densities, scores = map(np.asarray, density(jnp.asarray(point[None])))
-        value, score = float(log_densities[0]), scores[0]
-        if not (np.isfinite(value) and np.isfinite(score).all()):
-            return np.inf, np.zeros_like(point)
+    def negative_log_density(point: Vector) -> tuple[float, Vector]:
+        value, score = _value_and_score(density, point)
         return -value, -score
 
-    first = np.asarray(start)  # iterating over a JAX array would compile a program
     result = scipy.optimize.minimize(
         negative_log_density,
-        first,
+        start,
         jac=True,
         method="L-BFGS-B",
         bounds=[
             (value, value) if is_fixed else (None, None)
-            for value, is_fixed in zip(first, fixed, strict=True)
+            for value, is_fixed in zip(start, fixed, strict=True)
         ],
         options={"maxiter": MAX_LBFGS_STEPS},
     )
-    return jnp.asarray(result.x)
+    return result.x, -result.jac
 
 
 def _nowhere_finite(pilot: Subposterior, points: Float[Array, "point dim"]) -> str:

@@ -181,7 +181,7 @@ def _check_shardable(model: Model, shards: Shards, point: Point) -> None:
 
 def _check_finite(
     model: Model, shard: Shard, points: Float[Array, "point dim"]
-) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, "point dim"]]:
     law = _law(
         model,
         "log density and score are finite at any point",
@@ -198,8 +198,8 @@ def _check_finite(
 def _check_sum(
     target: Target,
     points: Float[Array, "point dim"],
-    log_densities: Float[Array, " point"],
-    scores: Float[Array, "point dim"],
+    log_densities: Float[np.ndarray, " point"],
+    scores: Float[np.ndarray, "point dim"],
 ) -> None:
     law = _law(
         target.model,

@@ -41,7 +41,7 @@ def example_params(
     """Return params at a few random points."""
     product = Product(spaces)
     constrain = jax.jit(product.constrain)
-    points = np.asarray(jax.random.normal(jax.random.key(3), (count, product.dim)))
+    points = np.random.default_rng(3).normal(size=(count, product.dim))
     return [constrain(spread * point) for point in points]
 
 
