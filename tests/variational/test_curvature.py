@@ -56,6 +56,6 @@ def test_a_step_by_coordinates_ends_at_a_diagonal_gaussian_target():
 
 def test_the_control_has_the_expectation_that_it_says():
     start = evaluation(DENSE, DenseOperator(np.diag([1.0, 2.0, 0.5])))
-    second_moment = start.white.T @ start.white / len(start.white)
+    second_moment = DenseOperator.second_moment(start.white)
     values, expected = DenseCurvature(DENSE).control(start, MEAN, second_moment)
     assert np.mean(values) == pytest.approx(expected, rel=1e-10)

@@ -14,8 +14,8 @@ from jaxtyping import Float
 from ..aggregators.affine import Affine
 from ..aggregators.base import AbstractAggregator
 from ..aggregators.combinatorial import Combinatorial
-from ..linalg.operators import AbstractMatrix
-from ..linalg.stein import Directions, Draws, Matrix, Vector
+from ..linalg.operators import AbstractMatrix, DenseOperator
+from ..linalg.stein import Directions, Draws, Vector
 from ..linalg.whitening import Whitening
 from ..target import Target
 from .curvature import (
@@ -23,6 +23,7 @@ from .curvature import (
     CoordinateCurvature,
     DenseCurvature,
     Evaluation,
+    FrameCurvature,
     NewtonStep,
 )
 from .objective import Objective
@@ -65,18 +66,18 @@ class AffineObjective:
         self._affine = affine
         self._target = target
         self._whitening = Whitening(np.asarray(affine.whitening.centre), affine.root.numpy())
-        self._curvature = DenseCurvature if self._whitening.is_dense else CoordinateCurvature
+        self._curvature = _curvature_kind(affine)
         self.white = np.sum(np.asarray(objective.prepared), axis=0)
         self.num_draws, self.dim = self.white.shape
 
     @cached_property
-    def _second_moment(self) -> Matrix:
-        """The second moment of all white draws."""
-        return self.white.T @ self.white / len(self.white)
+    def _second_moment(self) -> AbstractMatrix:
+        """The second moment of all white draws, as far as the scale's kind can hold it."""
+        return type(self._affine.transforms).second_moment(self.white)
 
     def scale_operator(self, values: np.ndarray) -> AbstractMatrix:
         """Return a scale as an operator: dense or diagonal, as the aggregator's."""
-        return type(self._affine.root)(values)
+        return type(self._affine.transforms)(values)
 
     def evaluate(self, shift: Vector, scale: AbstractMatrix, white: Draws) -> Evaluation:
         """Evaluate the target at the draws that a shift and a scale make of white ones."""
@@ -204,6 +205,13 @@ def _affine(aggregator: AbstractAggregator) -> Affine | None:
     while isinstance(aggregator, Combinatorial):
         aggregator = aggregator.inner
     return aggregator if isinstance(aggregator, Affine) else None
+
+
+def _curvature_kind(affine: Affine) -> type[AbstractCurvature]:
+    """Return the kind of curvature that suits the scale of an affine map."""
+    if affine.frame is not None:
+        return FrameCurvature
+    return DenseCurvature if isinstance(affine.transforms, DenseOperator) else CoordinateCurvature
 
 
 def _standard_error(values: Float[np.ndarray, " draw"]) -> float:
