@@ -9,12 +9,11 @@ size $\epsilon$ in the log density changes means, variances and $\rho$ by multip
 $\epsilon^2$.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from ..linalg.operators import AbstractMatrix, DenseOperator, DiagonalOperator
 from ..linalg.shrinkage import TINY
@@ -26,11 +25,13 @@ from ..linalg.stein import (
     Vector,
     bounded_inverse_root,
     conjugate_gradients,
+    diagonal_stein_estimate,
     matrix_from_products,
     stein_estimate,
 )
 from ..linalg.whitening import Whitening
 from ..target import Target
+from .coordinates import Coordinates, Quantities, coordinates_of, linearize
 from .discrepancy import kernel_stein_discrepancy
 from .importance import pareto_k
 
@@ -45,8 +46,7 @@ MAX_GAUSSIAN_SHARE = 0.05  # below, mean and covariance describe the posterior
 # tests/diagnostics/test_selfcheck.py checks that they cover
 SHAPE_ERROR = 0.5
 PATH_ERROR = 0.5
-
-Quantities = Callable[[Float[Array, "draw dim"]], Float[np.ndarray, "draw quantity"]]
+MAX_MOVED_VALUES = 2**23  # draws times coordinates that are moved; of more draws, some are assessed
 
 
 class Errors(NamedTuple):
@@ -135,6 +135,8 @@ class Assessment(NamedTuple):
         num_not_finite: evaluations that were not finite.
         log_densities: log densities at the points.
         log_det: log determinant of the correction's scale.
+        frame: the coordinates of the draws, if they are a frame of the target.
+        sds: the target's sds in them.
     """
 
     draws: Draws
@@ -148,6 +150,8 @@ class Assessment(NamedTuple):
     num_not_finite: int
     log_densities: Float[np.ndarray, " point"] = np.empty(0)
     log_det: float = 0.0
+    frame: Whitening | None = None
+    sds: Vector | None = None
 
     def improves_on(self, other: "Assessment") -> bool:
         """Return whether these draws, made by the other's correction, are no worse than its draws.
@@ -175,6 +179,7 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         quantities: the function from points to the reported quantities.
         seed: the seed of the evaluated draws.
     """
+    draws = _evenly_spaced(draws, MAX_MOVED_VALUES // draws.shape[1])
     first, last, is_settled = _assess_repeatedly(draws, target, seed)
     common = *first.score_diagnostics, first.num_points, first.num_not_finite
     if not last.corrected or last.least_curvature < MIN_CURVATURE:
@@ -183,9 +188,10 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
 
     original = quantities(jnp.asarray(draws))
     last_values = quantities(jnp.asarray(last.draws))
-    shares = _nonlinear_shares(last_values, last)
+    stretches, shares = _linear_parts(quantities, last_values, last)
     moments = [_moments(quantities(jnp.asarray(draws))) for draws in last.corrected]
     means, sds = (np.stack(arrays) for arrays in zip(*moments, strict=True))
+    sds = sds * stretches
     # constants have no error
     varies = sds[0] > ROUNDING * (np.abs(means[0]) + np.abs(original).max(axis=0))
     mean_errors = np.where(varies, (original.mean(axis=0) - means) / sds[0], np.nan)
@@ -205,6 +211,12 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
     if not is_settled:  # no shift and scale brings the draws to the posterior
         errors, not_linear = None, max(not_linear, 1.0)
     return SelfCheck(errors, not_linear, last.least_curvature, *common)
+
+
+def _evenly_spaced(draws: Draws, count: int) -> Draws:
+    """Return at most `count` draws."""
+    count = max(count, 2 * NUM_POINTS)
+    return draws if len(draws) <= count else draws[np.arange(count) * len(draws) // count]
 
 
 def _moments(values: Float[np.ndarray, "draw quantity"]) -> tuple[np.ndarray, np.ndarray]:
@@ -259,7 +271,8 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
         unknown = np.nan, np.nan, np.nan
         return Assessment(draws, draws, [], draws, False, np.nan, unknown, *counts)
 
-    whitening = Whitening.from_draws(draws)
+    coordinates = coordinates_of(draws, target)
+    whitening = coordinates.whitening
     white, white_scores = whitening.whiten(draws), whitening.whiten_scores(scores)
 
     def hessian_products(directions: Directions) -> Directions:
@@ -268,8 +281,7 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
         )
         return -whitening.whiten_scores(np.asarray(products))
 
-    estimator = _dense_corrections if whitening.is_dense else _coordinate_corrections
-    estimate = estimator(white[points], white_scores, hessian_products)
+    estimate = _corrections(coordinates, white[points], white_scores, hessian_products)
     corrected_draws = [
         whitening.unwhiten(correction.shift + white @ correction.scale.T)
         for correction in estimate.corrections
@@ -288,7 +300,23 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
         *counts,
         values,
         float(estimate.corrections[0].scale.log_det()),
+        *(
+            (whitening, estimate.corrections[0].scale.diagonals())
+            if coordinates.curvature is not None
+            else ()
+        ),
     )
+
+
+def _corrections(
+    coordinates: Coordinates, white: Draws, scores: Draws, hessian_products: HessianProducts
+) -> CorrectionEstimate:
+    """Estimate corrections as the coordinates allow."""
+    if coordinates.curvature is not None:
+        return _frame_corrections(white, scores, coordinates.curvature)
+    is_dense = coordinates.whitening.is_dense
+    estimator = _dense_corrections if is_dense else _coordinate_corrections
+    return estimator(white, scores, hessian_products)
 
 
 def _dense_corrections(
@@ -306,6 +334,23 @@ def _dense_corrections(
         for (root, _), estimate in zip(roots, estimates, strict=True)
     ]
     return CorrectionEstimate(corrections, estimates[0].nonlinear_scores, roots[0][1])
+
+
+def _frame_corrections(white: Draws, scores: Draws, curvature: Vector) -> CorrectionEstimate:
+    """Estimate corrections with a scale for each coordinate of a frame."""
+    estimates = [
+        diagonal_stein_estimate(white[sample], scores[sample], curvature)
+        for sample in _jackknife_samples(len(white))
+    ]
+    precisions = [
+        np.maximum(np.abs(estimate.precision), MIN_CURVATURE) for estimate in estimates
+    ]
+    corrections = [
+        Correction(estimate.mean_score / precision, DiagonalOperator(precision**-0.5))
+        for estimate, precision in zip(estimates, precisions, strict=True)
+    ]
+    least = float(estimates[0].precision.min())
+    return CorrectionEstimate(corrections, estimates[0].nonlinear_scores, least)
 
 
 def _coordinate_corrections(
@@ -336,6 +381,20 @@ def _jackknife_samples(count: int) -> list[np.ndarray]:
     """Return the indices of all points, and then, ten times, of all but a tenth."""
     indices = np.arange(count)
     return [indices, *(indices[indices % NUM_GROUPS != group] for group in range(NUM_GROUPS))]
+
+
+def _linear_parts(
+    quantities: Quantities, values: Float[np.ndarray, "draw quantity"], assessment: Assessment
+) -> tuple[Float[np.ndarray, " quantity"], Float[np.ndarray, " quantity"]]:
+    """Return factors of the moved draws' sds, and the nonlinear shares of the scores.
+
+    Corrections that are not diagonal need no factors.
+    """
+    frame, sds = assessment.frame, assessment.sds
+    if frame is None or sds is None:
+        return np.ones(values.shape[1]), _nonlinear_shares(values, assessment)
+    offsets = assessment.white * sds
+    return linearize(quantities, frame, offsets, sds, assessment.nonlinear_scores)
 
 
 def _nonlinear_shares(
