@@ -102,26 +102,25 @@ class Target:
         work = partial(_hessian_products, point=point, directions=directions, num_joined=num_joined)
         return jnp.asarray(np.sum(list(self.executor.map(work, tasks, self.shard_cache)), axis=0))
 
-    def curvature(self, point: Point) -> Float[np.ndarray, "dim dim"]:
+    def curvature(self, point: Float[np.ndarray, " dim"]) -> Float[np.ndarray, "dim dim"]:
         """Return minus the Hessian at a point, from products with some directions at a time."""
-        dim = np.size(point)
+        dim = len(point)
         parts = max(1, MAX_PRODUCTS // (len(self._tasks[0]) * dim * MAX_DIRECTIONS))
         # whole batches, the last padded by zeros, so that all share one program
         batch = MAX_DIRECTIONS * parts if dim > MAX_DIRECTIONS * parts else dim
         matrix = np.empty((dim, dim))
         for first in range(0, dim, batch):
             directions = np.eye(batch, dim, first)
-            products = np.asarray(self.hessian_products(point, jnp.asarray(directions)))
-            matrix[first : first + batch] = -products[: dim - first]
+            products = self.hessian_products(jnp.asarray(point), jnp.asarray(directions))
+            matrix[first : first + batch] = -np.asarray(products)[: dim - first]
         return (matrix + matrix.T) / 2
 
-    def frame_near(self, point: Point) -> Whitening | None:
+    def frame_near(self, point: Float[np.ndarray, " dim"]) -> Whitening | None:
         """Return coordinates in which the curvature near a point is close to the identity.
 
         The last frame is kept for all points near it: it costs products with all directions. None
         if the curvature is not finite.
         """
-        point = np.asarray(point)
         if self._frame is None or not is_near(self._frame, point):
             self._frame = find_frame(LocalDensity(self._evaluate_numpy, self.curvature), point)
         return self._frame

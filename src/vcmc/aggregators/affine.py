@@ -13,8 +13,8 @@ so that $a = 0$, $V_k = I$ are the averages with the initial weights, and all le
 order one. With one $V$ for all shards, the family is a map on top of consensus draws; it keeps
 their share of the posterior's skewness.
 
-Where there are too many coordinates, or too few draws, for a matrix per shard, $B$ is a frame of the
-target (`linalg/frames.py`), and averages and scales are diagonal in it: with weights $w_k$,
+With too many coordinates, or too few draws, for a matrix per shard, $B$ is a frame of the target
+(`linalg/frames.py`), and averages and scales are diagonal in it: with weights $w_k$,
 $y_k = s^{-1} w_k B^{-1} (\theta_k - \bar\theta_k)$, where $s$ are the sds of the averages, and
 $V = \mathrm{diag}(s)$ gives the averages.
 """
@@ -26,7 +26,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..linalg.frames import MAX_FRAME_DIM, FrameOperator
 from ..linalg.operators import (
@@ -35,6 +35,7 @@ from ..linalg.operators import (
     DenseOperator,
     DiagonalOperator,
 )
+from ..linalg.pairing import sum_pairs
 from ..linalg.shrinkage import covariance_root, means_and_covariances, shrunk
 from ..linalg.whitening import Whitening
 from ..space import Point, Product, Scalar
@@ -98,6 +99,20 @@ class Affine(AbstractAggregator):
             return self.scale_operator.contract(prepared)
         # XLA's own sum over the first axis takes twenty times as long
         return self.scale_operator @ (jnp.ones(len(prepared)) @ prepared)
+
+    def merge_pairs(
+        self, prepared: Float[Array, "shard draw dim"], pairs: Int[np.ndarray, "shard draw"]
+    ) -> Float[Array, "draw dim"]:
+        # The map is linear: each shard's draws are scaled once, and added up as paired.
+        scale, parts = self.scale_operator.numpy(), np.asarray(prepared)
+        if self.per_shard:
+            scales = (type(scale)(values) for values in scale.values)
+            parts = (part @ scale.T for part, scale in zip(parts, scales, strict=True))
+            white = sum_pairs(parts, pairs)
+        else:
+            white = sum_pairs(parts, pairs) @ scale.T
+        whitening = Whitening(np.asarray(self.whitening.centre), self.root.numpy())
+        return jnp.asarray(whitening.unwhiten(np.asarray(self.shift.values) + white))
 
     def log_dets(self, prepared: Float[Array, "shard dim"]) -> Float[Array, " shard"]:
         del prepared

@@ -18,11 +18,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..linalg.operators import AbstractMatrix
 from ..space import Point, Product, Scalar
 from .weights import AbstractStart
+
+PAIRS_PER_CALL = 1000  # combined draws that are merged at once, to limit memory
 
 
 class AbstractAggregator(eqx.Module):
@@ -39,6 +41,24 @@ class AbstractAggregator(eqx.Module):
     def merge_all(self, prepared: Any) -> Float[Array, "draw dim"]:
         """Merge all prepared draws, which have axes (shard, draw, …)."""
         return jax.vmap(self.merge, in_axes=1)(prepared)
+
+    def merge_pairs(
+        self, prepared: Any, pairs: Int[np.ndarray, "shard draw"]
+    ) -> Float[Array, "draw dim"]:
+        """Merge one prepared draw of each shard for every combined draw.
+
+        Args:
+            prepared: prepared draws, axes (shard, draw, …).
+            pairs: which draw of each shard goes into each combined draw.
+        """
+        num_draws = pairs.shape[1]
+        size = min(num_draws, PAIRS_PER_CALL)
+        padded = np.pad(pairs, ((0, 0), (0, -num_draws % size)), mode="edge")
+        parts = [
+            _merge_pairs(self, prepared, jnp.asarray(padded[:, first : first + size]))
+            for first in range(0, num_draws, size)
+        ]
+        return jnp.asarray(np.concatenate(parts)[:num_draws])
 
     @abc.abstractmethod
     def log_dets(self, prepared: Any) -> Float[Array, " shard"]:
@@ -105,10 +125,18 @@ class AbstractFamily(eqx.Module):
 
 
 def aggregate(
-    aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]
+    aggregator: AbstractAggregator,
+    draws: Float[Array, "shard draw dim"],
+    pairs: Int[np.ndarray, "shard draw"] | None = None,
 ) -> Float[Array, "draw dim"]:
-    """Apply an aggregator to the first draws of all shards, to the second draws, and so on."""
-    return merge_all(aggregator, prepare_all(aggregator, draws))
+    """Apply an aggregator to one draw of each shard, as paired.
+
+    By default, these are the first draws of all shards, the second draws, and so on.
+    """
+    prepared = prepare_all(aggregator, draws)
+    if pairs is None:
+        return merge_all(aggregator, prepared)
+    return aggregator.merge_pairs(prepared, pairs)
 
 
 def prepare_all(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]) -> Any:
@@ -129,6 +157,14 @@ def _is_identity(function: Callable[[Array], Any], argument: jax.ShapeDtypeStruc
 @eqx.filter_jit
 def _prepare(aggregator: AbstractAggregator, draws: Float[Array, "shard draw dim"]) -> Any:
     return jax.vmap(aggregator.prepare, in_axes=1, out_axes=1)(draws)
+
+
+@eqx.filter_jit
+def _merge_pairs(
+    aggregator: AbstractAggregator, prepared: Any, pairs: Int[Array, "shard draw"]
+) -> Float[Array, "draw dim"]:
+    shards = jnp.arange(len(pairs))[:, None]
+    return aggregator.merge_all(jax.tree.map(lambda leaf: leaf[shards, pairs], prepared))
 
 
 @eqx.filter_jit

@@ -46,6 +46,11 @@ class Combinatorial(AbstractAggregator):
     def merge_all(self, prepared: Any) -> Float[Array, "draw dim"]:
         return self.inner.merge_all(prepared)
 
+    def merge_pairs(
+        self, prepared: Any, pairs: Int[np.ndarray, "shard draw"]
+    ) -> Float[Array, "draw dim"]:
+        return self.inner.merge_pairs(prepared, pairs)
+
     def log_dets(self, prepared: Any) -> Float[Array, " shard"]:
         return self.inner.log_dets(prepared)
 

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkab
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from ..linalg.pairing import random_pairing
 from ..space import Product
 from ..target import Target
 
@@ -71,6 +72,8 @@ class Subposteriors:
         advance: callback after each step of long work, for progress bars.
         learned: the combiner's `Combined.learned` from other draws of the same shards, to start
             from.
+        num_posterior_draws: number of combined draws; by default that of the shard with the most
+            draws.
     """
 
     draws: Float[Array, "shard draw dim"] | ByShard
@@ -79,6 +82,7 @@ class Subposteriors:
     seed: int = 0
     advance: Callable[[], None] = lambda: None
     learned: Any = None
+    num_posterior_draws: int | None = None
 
     @property
     def num_shards(self) -> int:
@@ -101,19 +105,32 @@ class Subposteriors:
 
     @property
     def num_draws(self) -> int:
-        """Number of combined draws: that of the shard with the most draws."""
-        return max(self.counts)
+        """Number of combined draws."""
+        return self.num_posterior_draws or max(self.counts)
 
-    def repeat(self, draws: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "many dim"]:
-        """Repeat one shard's draws evenly to `num_draws`."""
-        return draws if len(draws) == self.num_draws else repeat_evenly(draws, self.num_draws)
+    @cached_property
+    def pairs(self) -> Int[np.ndarray, "shard draw"]:
+        """Which draw of each shard goes into each combined draw (`linalg/pairing.py`)."""
+        return np.stack(
+            [
+                random_pairing(count, self.num_draws, (self.seed, shard))
+                for shard, count in enumerate(self.counts)
+            ]
+        )
 
     @cached_property
     def stacked(self) -> Float[Array, "shard draw dim"]:
         """The draws of all shards as one array, those of smaller shards repeated evenly."""
         if isinstance(self.draws, Array):
             return self.draws
-        return jnp.asarray(np.stack([self.repeat(draws) for draws in self]))
+        most = max(self.counts)
+        return jnp.asarray(np.stack([repeat_evenly(draws, most) for draws in self]))
+
+    @cached_property
+    def stacked_pairs(self) -> Int[np.ndarray, "shard draw"]:
+        """The same as indices of `stacked`."""
+        counts = np.array(self.counts)[:, None]
+        return -(-self.pairs * counts.max() // counts)
 
 
 @dataclass(frozen=True)
@@ -123,6 +140,7 @@ class Combined:
     Attributes:
         draws: posterior draws as points.
         weights: weights of the shards for each coordinate, if the draws are averages.
+        pairs: which draw of each shard went into each combined draw, if one of each did.
         trace: statistics by iteration, if there was an optimization.
         notes: warnings, each a sentence or two.
         learned: the state to start from if more draws of the same shards are combined.
@@ -133,6 +151,7 @@ class Combined:
     trace: dict[str, np.ndarray] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     learned: Any = None
+    pairs: Int[np.ndarray, "shard draw"] | None = None
 
 
 class AbstractCombiner(eqx.Module):

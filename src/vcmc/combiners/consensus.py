@@ -57,16 +57,10 @@ def _averages(
     weights: Float[np.ndarray, "shard dim"] | Float[np.ndarray, "shard dim dim"],
 ) -> Combined:
     """Average the draws by vectors or matrices of weights."""
-    from scipy.linalg.blas import dgemm  # here, as it adds to the time of `import vcmc`
-
     merged = np.zeros((shards.num_draws, shards.space.dim))
-    for weight, draws in zip(weights, shards, strict=True):
-        repeated = shards.repeat(draws)
-        if weight.ndim == 2:
-            # In place: a separate product would be written and read once more.
-            dgemm(1.0, weight, repeated.T, beta=1.0, c=merged.T, overwrite_c=True)
-        else:
-            merged += repeated * weight
+    for weight, draws, indices in zip(weights, shards, shards.pairs, strict=True):
+        weighted = draws @ weight.T if weight.ndim == 2 else draws * weight
+        merged += weighted[indices]
         shards.advance()
     by_coordinate = weights if weights.ndim == 2 else np.diagonal(weights, axis1=1, axis2=2)
-    return Combined(jnp.asarray(merged), jnp.asarray(by_coordinate))
+    return Combined(jnp.asarray(merged), jnp.asarray(by_coordinate), pairs=shards.pairs)

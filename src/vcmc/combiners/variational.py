@@ -125,6 +125,7 @@ class Variational(AbstractCombiner):
             },
             notes,
             weights,
+            shards.pairs,
         )
 
     def _optimize(
@@ -141,7 +142,9 @@ class Variational(AbstractCombiner):
         results: list[OptimizationResult] = []
         for attempt in range(MAX_ALIGNMENTS):
             log_density = self._log_density(target, aggregator, draws, (shards.seed, attempt, 1))
-            objective = Objective(log_density, self.entropy, aggregator, draws)
+            objective = Objective(
+                log_density, self.entropy, aggregator, draws, shards.stacked_pairs
+            )
             result = self.optimizer.maximize(
                 objective, weights, (shards.seed, attempt), shards.advance
             )

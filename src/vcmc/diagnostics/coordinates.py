@@ -45,7 +45,7 @@ def coordinates_of(draws: Draws, target: Target) -> Coordinates:
     if whitening.is_dense or not 1 < draws.shape[1] <= MAX_FRAME_DIM:
         return Coordinates(whitening)
     centre = np.asarray(whitening.centre)
-    frame = target.frame_near(jnp.asarray(centre))
+    frame = target.frame_near(centre)
     if frame is None:
         return Coordinates(whitening)
     root = cast(FrameOperator, frame.root)
@@ -55,53 +55,55 @@ def coordinates_of(draws: Draws, target: Target) -> Coordinates:
 
 
 class Linearization(NamedTuple):
-    """Quantities as linear functions of a frame.
+    """Draws and scores along the direction in which each quantity grows.
 
     Attributes:
-        stretches: the factors by which the sds of moved draws are to be multiplied.
-        nonlinear_shares: the nonlinear share of the scores along the quantities' gradients.
+        white: the draws, in sds of the target.
+        nonlinear_scores: the part of the scores that is not linear in the draws.
+        stretches: the factors by which the sds of moved draws are to be multiplied; other than one
+            where the correction is diagonal.
     """
 
+    white: Float[np.ndarray, "draw quantity"]
+    nonlinear_scores: Float[np.ndarray, "point quantity"]
     stretches: Float[np.ndarray, " quantity"]
-    nonlinear_shares: Float[np.ndarray, " quantity"]
 
 
 def linearize(
     quantities: Quantities,
-    whitening: Whitening,
-    offsets: Draws,
+    frame: Whitening,
+    white: Draws,
     sds: Vector,
     nonlinear_scores: Float[np.ndarray, "point dim"],
 ) -> Linearization:
-    """Compare sds of quantities at moved draws with those that their gradients imply.
+    """Linearize quantities in a frame, and compare their sds with those that gradients imply.
 
     Args:
         quantities: the function from points to quantities.
-        whitening: the frame.
-        offsets: the moved draws in the frame, relative to their mean.
+        frame: the frame, in which draws have mean zero and variances one.
+        white: the draws in the frame.
         sds: the target's sds in the frame.
         nonlinear_scores: the part of the scores that is not linear in the draws.
     """
-    centre, dim = np.asarray(whitening.centre), len(sds)
-    at_centre = quantities(jnp.asarray(centre[None]))
-    variances = np.zeros(at_centre.shape[1])
-    squares = np.zeros_like(variances)
-    linear = np.zeros((len(offsets), at_centre.shape[1]))
+    dim = len(sds)
+    at_centre = quantities(jnp.asarray(frame.centre)[None])
+    squares = np.zeros(at_centre.shape[1])
+    along = np.zeros((len(white), at_centre.shape[1]))
     along_scores = np.zeros((len(nonlinear_scores), at_centre.shape[1]))
     for first in range(0, dim, NUM_DIRECTIONS):
         part = slice(first, first + NUM_DIRECTIONS)
         steps = DIFFERENCE_SD * np.eye(NUM_DIRECTIONS, dim, first)
-        ends = quantities(jnp.asarray(whitening.unwhiten(steps)))
-        gradients = ((ends - at_centre) / DIFFERENCE_SD)[: dim - first]
-        variances += sds[part] ** 2 @ gradients**2
-        linear += offsets[:, part] @ gradients
-        along_scores += nonlinear_scores[:, part] @ gradients
+        ends = quantities(jnp.asarray(frame.unwhiten(steps)))
+        gradients = ((ends - at_centre) / DIFFERENCE_SD)[: dim - first] * sds[part, None]
         squares += np.sum(gradients**2, axis=0)
-    moved = quantities(jnp.asarray(whitening.unwhiten(offsets)))
-    is_linear = _squared_correlations(moved, linear) > MIN_LINEAR_SHARE
-    stretches = np.sqrt(variances / np.maximum(linear.var(axis=0), TINY))
-    shares = along_scores.var(axis=0) / np.maximum(squares, TINY)
-    return Linearization(np.where(is_linear, stretches, 1.0), shares)
+        along += white[:, part] @ gradients
+        along_scores += nonlinear_scores[:, part] @ gradients
+    lengths = np.sqrt(np.maximum(squares, TINY))
+    along, along_scores = along / lengths, along_scores / lengths
+    moved = quantities(jnp.asarray(frame.unwhiten(white * sds)))
+    is_linear = _squared_correlations(moved, along) > MIN_LINEAR_SHARE
+    stretches = np.where(is_linear, 1 / np.maximum(along.std(axis=0), TINY), 1.0)
+    return Linearization(along, along_scores, stretches)
 
 
 def _squared_correlations(

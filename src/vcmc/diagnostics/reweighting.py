@@ -12,8 +12,10 @@ from jaxtyping import Float
 
 from ..samplers.proposals import Proposal
 from ..target import Target
+from .coordinates import Quantities
 from .importance import smoothed_weights
-from .selfcheck import Errors, Quantities
+from .quantiles import LEVELS
+from .selfcheck import Errors
 
 NUM_PROPOSALS = 1000
 WIDE = 3.0  # times the draws' scale, of half of the proposals: they look for mass beyond the draws
@@ -40,6 +42,39 @@ def reweighted_errors(
     sds = np.sqrt(variances)
     mean_se = np.sqrt(weights**2 @ deviations**2) / sds
     sd_se = np.sqrt(weights**2 @ (deviations**2 - variances) ** 2) / (2 * variances)
+    quantile_errors = []
+    for level in LEVELS:
+        quantile, standard_error = _weighted_quantile(values, weights, level)
+        error = np.quantile(original, level, axis=0) - quantile
+        quantile_errors += [error / sds, standard_error / sds]
     return Errors(
-        (original.mean(axis=0) - means) / sds, mean_se, original.std(axis=0) / sds - 1, sd_se
+        (original.mean(axis=0) - means) / sds,
+        mean_se,
+        original.std(axis=0) / sds - 1,
+        sd_se,
+        *quantile_errors,
     )
+
+
+def _weighted_quantile(
+    values: Float[np.ndarray, "draw quantity"], weights: Float[np.ndarray, " draw"], level: float
+) -> tuple[Float[np.ndarray, " quantity"], Float[np.ndarray, " quantity"]]:
+    """Return quantiles of weighted draws, and their standard errors.
+
+    A standard error is half the distance between the quantiles at levels one standard error of the
+    level apart.
+    """
+    order = np.argsort(values, axis=0)
+    sorted_values = np.take_along_axis(values, order, axis=0)
+    shares = np.cumsum(weights[order], axis=0) - 0.5 * weights[order]
+    spread = np.sqrt(level * (1 - level) * np.sum(weights**2))
+    low, quantile, high = (
+        np.array(
+            [
+                np.interp(at, share, column)
+                for share, column in zip(shares.T, sorted_values.T, strict=True)
+            ]
+        )
+        for at in (max(level - spread, 0.0), level, min(level + spread, 1.0))
+    )
+    return quantile, (high - low) / 2

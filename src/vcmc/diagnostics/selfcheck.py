@@ -2,10 +2,11 @@ r"""Estimate the error of combined draws from full-data scores at some of them.
 
 No reference chain is needed. Stein's identities (`linalg/stein.py`) give the shift and the scale
 that would make the draws right. The draws are moved accordingly, and the change of a parameter's
-mean and sd is the estimate of its error. Its standard error has two parts: the Monte Carlo error,
-from leaving out a tenth of the draws at a time, and the error of an affine correction. The latter
-is of the order of the share $\rho$ of the scores that is not linear in the draws: a cubic term of
-size $\epsilon$ in the log density changes means, variances and $\rho$ by multiples of
+mean and sd is the estimate of its error; errors of quantiles are in `quantiles.py`. Standard errors
+have three parts: the Monte Carlo error of the estimate, from leaving out a tenth of the evaluated
+draws at a time; that of the draws (`sampling_error.py`); and the error of an affine correction. The
+latter is of the order of the share $\rho$ of the scores that is not linear in the draws: a cubic
+term of size $\epsilon$ in the log density changes means, variances and $\rho$ by multiples of
 $\epsilon^2$.
 """
 
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..linalg.operators import AbstractMatrix, DenseOperator, DiagonalOperator
 from ..linalg.shrinkage import TINY
@@ -22,6 +23,7 @@ from ..linalg.stein import (
     Directions,
     Draws,
     HessianProducts,
+    SteinEstimate,
     Vector,
     bounded_inverse_root,
     conjugate_gradients,
@@ -31,9 +33,11 @@ from ..linalg.stein import (
 )
 from ..linalg.whitening import Whitening
 from ..target import Target
-from .coordinates import Coordinates, Quantities, coordinates_of, linearize
+from .coordinates import Coordinates, Linearization, Quantities, coordinates_of, linearize
 from .discrepancy import kernel_stein_discrepancy
 from .importance import pareto_k
+from .quantiles import LEVELS, Moments, corrected_quantile, missing_skewness, quantiles_at
+from .sampling_error import DrawSource, sampling_variances
 
 NUM_POINTS = 400  # draws at which the target is evaluated
 NUM_GROUPS = 10  # of the jackknife
@@ -43,22 +47,28 @@ ROUNDING = 1e-9  # relative sd below which a quantity is constant
 MAX_NONLINEAR_SHARE = 0.3  # of the scores' variance: above, an affine correction is a guess
 MAX_GAUSSIAN_SHARE = 0.05  # below, mean and covariance describe the posterior
 # standard errors per unit of the nonlinear share: of the correction's shape, and of its path;
-# tests/diagnostics/test_selfcheck.py checks that they cover
+# tests/diagnostics/test_selfcheck.py and test_sampling_error.py check that they cover
 SHAPE_ERROR = 0.5
 PATH_ERROR = 0.5
+HIDDEN_SHARE = 0.25  # of the nonlinear share, which matters even if draws have the right skewness
 MAX_MOVED_VALUES = 2**23  # draws times coordinates that are moved; of more draws, some are assessed
 
 
 class Errors(NamedTuple):
-    """Estimated errors of means, in posterior sds, and relative errors of sds, by quantity.
+    """Estimated errors of means and of quantiles, in posterior sds, and relative errors of sds.
 
-    Errors are positive for a mean, or an sd, that is too large. Both have standard errors.
+    Errors are positive for a mean, an sd or a quantile that is too large. All have standard
+    errors. `q05` and `q95` are the 5 % and the 95 % quantile.
     """
 
     mean: Float[np.ndarray, " quantity"]
     mean_se: Float[np.ndarray, " quantity"]
     sd: Float[np.ndarray, " quantity"]
     sd_se: Float[np.ndarray, " quantity"]
+    q05: Float[np.ndarray, " quantity"]
+    q05_se: Float[np.ndarray, " quantity"]
+    q95: Float[np.ndarray, " quantity"]
+    q95_se: Float[np.ndarray, " quantity"]
 
 
 class SelfCheck(NamedTuple):
@@ -126,6 +136,7 @@ class Assessment(NamedTuple):
     Attributes:
         draws: the draws.
         white: the draws in whitened coordinates.
+        points: indices of the draws at which the target was evaluated, and finite.
         corrected: the corrected draws, from all points and from jackknife samples.
         nonlinear_scores: the part of the scores that is not linear in the draws.
         is_far: whether the correction is too large for one step.
@@ -141,6 +152,7 @@ class Assessment(NamedTuple):
 
     draws: Draws
     white: Draws
+    points: Int[np.ndarray, " point"]
     corrected: list[Draws]
     nonlinear_scores: Draws
     is_far: bool
@@ -168,7 +180,13 @@ class Assessment(NamedTuple):
         return bool(gain > -2 * noise)
 
 
-def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) -> SelfCheck:
+def self_check(
+    draws: Draws,
+    target: Target,
+    quantities: Quantities,
+    seed: int,
+    source: DrawSource | None = None,
+) -> SelfCheck:
     """Estimate the errors of draws.
 
     Draws that are far off are corrected and evaluated again, as one correction is only approximate.
@@ -178,49 +196,65 @@ def self_check(draws: Draws, target: Target, quantities: Quantities, seed: int) 
         target: the full-data log density.
         quantities: the function from points to the reported quantities.
         seed: the seed of the evaluated draws.
+        source: where the draws come from; by default they are independent.
     """
-    draws = _evenly_spaced(draws, MAX_MOVED_VALUES // draws.shape[1])
+    source = source or DrawSource(len(draws))
+    max_draws = max(MAX_MOVED_VALUES // draws.shape[1], 2 * NUM_POINTS)
+    if len(draws) > max_draws:
+        chosen = np.arange(max_draws) * len(draws) // max_draws
+        draws, source = draws[chosen], source.subset(chosen)
     first, last, is_settled = _assess_repeatedly(draws, target, seed)
     common = *first.score_diagnostics, first.num_points, first.num_not_finite
     if not last.corrected or last.least_curvature < MIN_CURVATURE:
         # without a maximum nearby there is no distance to measure
         return SelfCheck(None, np.nan, last.least_curvature, *common)
 
-    original = quantities(jnp.asarray(draws))
-    last_values = quantities(jnp.asarray(last.draws))
-    stretches, shares = _linear_parts(quantities, last_values, last)
-    moments = [_moments(quantities(jnp.asarray(draws))) for draws in last.corrected]
-    means, sds = (np.stack(arrays) for arrays in zip(*moments, strict=True))
-    sds = sds * stretches
-    # constants have no error
-    varies = sds[0] > ROUNDING * (np.abs(means[0]) + np.abs(original).max(axis=0))
-    mean_errors = np.where(varies, (original.mean(axis=0) - means) / sds[0], np.nan)
-    sd_errors = np.where(varies, original.std(axis=0) / sds - 1, np.nan)
-
-    def standard_error(errors: Float[np.ndarray, "group quantity"], path: np.ndarray) -> np.ndarray:
-        noise = (NUM_GROUPS - 1) * errors[1:].var(axis=0)  # by the jackknife
-        return np.sqrt(noise + (SHAPE_ERROR * shares) ** 2 + PATH_ERROR**2 * shares * path**2)
-
-    errors: Errors | None = Errors(
-        mean_errors[0],
-        standard_error(mean_errors, (last_values.mean(axis=0) - means[0]) / sds[0]),
-        sd_errors[0],
-        standard_error(sd_errors, last_values.std(axis=0) / sds[0] - 1),
-    )
+    errors, shares = _errors(draws, last, quantities, source)
     not_linear = float(np.nanmax(shares))
     if not is_settled:  # no shift and scale brings the draws to the posterior
-        errors, not_linear = None, max(not_linear, 1.0)
+        return SelfCheck(None, max(not_linear, 1.0), last.least_curvature, *common)
     return SelfCheck(errors, not_linear, last.least_curvature, *common)
 
 
-def _evenly_spaced(draws: Draws, count: int) -> Draws:
-    """Return at most `count` draws."""
-    count = max(count, 2 * NUM_POINTS)
-    return draws if len(draws) <= count else draws[np.arange(count) * len(draws) // count]
+def _errors(
+    draws: Draws, last: Assessment, quantities: Quantities, source: DrawSource
+) -> tuple[Errors, Float[np.ndarray, " quantity"]]:
+    """Return the errors of all quantities, and the nonlinear share of the scores along each."""
+    original, values = quantities(jnp.asarray(draws)), quantities(jnp.asarray(last.draws))
+    white, nonlinear_scores, stretches = _along_quantities(quantities, values, last)
+    shares = np.var(nonlinear_scores, axis=0)
+    corrected = [
+        Moments.of(quantities(jnp.asarray(draws))).stretched(stretches) for draws in last.corrected
+    ]
+    means, sds = (np.stack(arrays) for arrays in zip(*corrected, strict=True))
+    # constants have no error
+    varies = sds[0] > ROUNDING * (np.abs(means[0]) + np.abs(original).max(axis=0))
+    sorted_values = np.sort(values, axis=0)
+    sorted_original = sorted_values if last.draws is draws else np.sort(original, axis=0)
+    chance = sampling_variances(values, sorted_values, white, source)
+    moments = Moments.of(values)
+    samples = _jackknife_samples(len(last.points))
+    skewness = missing_skewness(white, white[last.points], nonlinear_scores, samples)
+    # the share of a posterior of skewness k is k² / 2: all of it matters to draws that have none
+    mismatch = np.sqrt(shares / 2) * np.abs(skewness[0]) + HIDDEN_SHARE * shares
 
+    def estimate(
+        errors: Float[np.ndarray, "sample quantity"], path: np.ndarray, variance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        noise = (NUM_GROUPS - 1) * errors[1:].var(axis=0) + variance  # by the jackknife
+        noise = noise + (SHAPE_ERROR * mismatch) ** 2 + PATH_ERROR**2 * shares * path**2
+        return np.where(varies, errors[0], np.nan), np.where(varies, np.sqrt(noise), np.nan)
 
-def _moments(values: Float[np.ndarray, "draw quantity"]) -> tuple[np.ndarray, np.ndarray]:
-    return values.mean(axis=0), values.std(axis=0)
+    mean_path, sd_path = (moments.mean - means[0]) / sds[0], moments.sd / sds[0] - 1
+    parts = [
+        *estimate((original.mean(axis=0) - means) / sds[0], mean_path, chance.mean),
+        *estimate(original.std(axis=0) / sds - 1, sd_path, chance.sd),
+    ]
+    for level, variance in zip(LEVELS, chance.quantiles, strict=True):
+        right = corrected_quantile(sorted_values, level, skewness, moments, corrected)
+        errors = (quantiles_at(sorted_original, level) - right) / sds[0]
+        parts += estimate(errors, mean_path + np.abs(sd_path), variance)
+    return Errors(*parts), shares
 
 
 def corrected(draws: Draws, target: Target, seed: int) -> Draws:
@@ -269,7 +303,7 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
     points, values, scores = points[finite], values[finite], scores[finite]
     if len(points) < 2 * NUM_GROUPS:
         unknown = np.nan, np.nan, np.nan
-        return Assessment(draws, draws, [], draws, False, np.nan, unknown, *counts)
+        return Assessment(draws, draws, points, [], draws, False, np.nan, unknown, *counts)
 
     coordinates = coordinates_of(draws, target)
     whitening = coordinates.whitening
@@ -292,6 +326,7 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
     return Assessment(
         draws,
         white,
+        points,
         corrected_draws,
         estimate.nonlinear_scores,
         is_far,
@@ -324,10 +359,10 @@ def _dense_corrections(
 ) -> CorrectionEstimate:
     """Estimate corrections with a dense scale."""
     curvature = matrix_from_products(hessian_products, white.shape[1])
-    estimates = [
-        stein_estimate(white[sample], scores[sample], curvature)
-        for sample in _jackknife_samples(len(white))
-    ]
+    estimates: list[SteinEstimate] = []
+    for sample in _jackknife_samples(len(white)):
+        shrinkage = estimates[0].shrinkage if estimates else None
+        estimates.append(stein_estimate(white[sample], scores[sample], curvature, shrinkage))
     roots = [bounded_inverse_root(estimate.precision, MIN_CURVATURE) for estimate in estimates]
     corrections = [
         Correction(root @ (root @ estimate.mean_score), DenseOperator(root))
@@ -342,9 +377,7 @@ def _frame_corrections(white: Draws, scores: Draws, curvature: Vector) -> Correc
         diagonal_stein_estimate(white[sample], scores[sample], curvature)
         for sample in _jackknife_samples(len(white))
     ]
-    precisions = [
-        np.maximum(np.abs(estimate.precision), MIN_CURVATURE) for estimate in estimates
-    ]
+    precisions = [np.maximum(np.abs(estimate.precision), MIN_CURVATURE) for estimate in estimates]
     corrections = [
         Correction(estimate.mean_score / precision, DiagonalOperator(precision**-0.5))
         for estimate, precision in zip(estimates, precisions, strict=True)
@@ -383,25 +416,15 @@ def _jackknife_samples(count: int) -> list[np.ndarray]:
     return [indices, *(indices[indices % NUM_GROUPS != group] for group in range(NUM_GROUPS))]
 
 
-def _linear_parts(
+def _along_quantities(
     quantities: Quantities, values: Float[np.ndarray, "draw quantity"], assessment: Assessment
-) -> tuple[Float[np.ndarray, " quantity"], Float[np.ndarray, " quantity"]]:
-    """Return factors of the moved draws' sds, and the nonlinear shares of the scores.
-
-    Corrections that are not diagonal need no factors.
-    """
-    frame, sds = assessment.frame, assessment.sds
-    if frame is None or sds is None:
-        return np.ones(values.shape[1]), _nonlinear_shares(values, assessment)
-    offsets = assessment.white * sds
-    return linearize(quantities, frame, offsets, sds, assessment.nonlinear_scores)
-
-
-def _nonlinear_shares(
-    quantities: Float[np.ndarray, "draw quantity"], assessment: Assessment
-) -> Float[np.ndarray, " quantity"]:
-    """Return the nonlinear share of the scores along the direction in which a quantity grows."""
-    white = assessment.white
-    directions = (quantities - quantities.mean(axis=0)).T @ white / len(white)
+) -> Linearization:
+    """Return white draws and nonlinear scores along the direction in which each quantity grows."""
+    white, frame, sds = assessment.white, assessment.frame, assessment.sds
+    if frame is not None and sds is not None:
+        return linearize(quantities, frame, white, sds, assessment.nonlinear_scores)
+    directions = (values - values.mean(axis=0)).T @ white / len(white)
     lengths = np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), TINY)
-    return np.asarray(np.var(assessment.nonlinear_scores @ (directions / lengths).T, axis=0))
+    directions = (directions / lengths).T
+    nonlinear_scores = assessment.nonlinear_scores @ directions
+    return Linearization(white @ directions, nonlinear_scores, np.ones(values.shape[1]))

@@ -27,8 +27,13 @@ MAX_CHANCE_ERROR = 0.2  # … but none above this
 MAX_TABLE_ROWS = 30  # of a printed diagnosis
 
 Level = Literal["good", "doubtful", "poor", "unknown"]
-Moment = Literal["mean", "sd"]
-MOMENTS: tuple[Moment, ...] = ("mean", "sd")
+Statistic = Literal["mean", "sd", "q05", "q95"]
+STATISTICS: Mapping[Statistic, str] = {
+    "mean": "mean",
+    "sd": "sd",
+    "q05": "5 % quantile",
+    "q95": "95 % quantile",
+}
 
 UNKNOWN = "The quality of the result is unknown: assessing it requires the model and its rows."
 ADVICE = (
@@ -45,7 +50,8 @@ class Diagnosis:
         verdict: "good", "doubtful", "poor" or "unknown".
         reasons: sentences that say why the verdict is not good.
         can_be_refined: whether more evaluations of the full-data log density would help.
-        errors: estimated errors of every parameter's mean and sd, with standard errors.
+        errors: estimated errors of every parameter's mean, sd, and 5 % and 95 % quantile, with
+            standard errors.
         pareto_k: tail shape of the importance ratios of the posterior to a Gaussian with the
             draws' moments. For information: in many dimensions it is large for good draws, too.
         ksd: kernel Stein discrepancy of the draws, in coordinates that whiten them.
@@ -79,12 +85,14 @@ class Diagnosis:
         return " ".join(sentences)
 
     def __str__(self) -> str:
-        rows = [f"{'':20s} {'mean off by (sd)':>20s} {'sd off by (%)':>18s}"]
+        titles = "mean off by (sd)", "sd off by (%)", "5 %, 95 % quantiles off by (sd)"
+        rows = [f"{'':14s} {titles[0]:>16s} {titles[1]:>15s} {titles[2]:>33s}"]
         for name, label, index in _entries(self.errors):
-            mean, mean_se, sd, sd_se = (values[index] for values in self.errors[name])
-            rows.append(
-                f"{label:20s} {mean:+11.3f} ± {mean_se:.3f} {100 * sd:+13.1f} ± {100 * sd_se:.1f}"
-            )
+            mean, mean_se, sd, sd_se, *tails = (values[index] for values in self.errors[name])
+            columns = f"{mean:+8.3f} ± {mean_se:.3f}", f"{100 * sd:+7.1f} ± {100 * sd_se:.1f}"
+            low, low_se, high, high_se = tails
+            quantiles = f"{low:+.2f} ± {low_se:.2f}, {high:+.2f} ± {high_se:.2f}"
+            rows.append(f"{label:14s} {columns[0]:>16s} {columns[1]:>15s} {quantiles:>33s}")
         if len(rows) > MAX_TABLE_ROWS + 1:
             rows[MAX_TABLE_ROWS:] = [f"… and {len(rows) - MAX_TABLE_ROWS} more"]
         numbers = (
@@ -168,13 +176,13 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], evidence: Evidence) 
             "The posterior does not fall off around the combined draws in some direction: they lie "
             "between modes, or far in the tails."
         )
-    for moment in MOMENTS:
-        limit = _limit(moment, evidence.ess)
-        large = [error for error in _of_moment(errors, moment) if error.lower_bound > limit]
+    for statistic, noun in STATISTICS.items():
+        limit = _limit(statistic, evidence.ess)
+        large = [error for error in _of_statistic(errors, statistic) if error.lower_bound > limit]
         if large:
             worst = max(large, key=lambda error: abs(error.value))
             faults.append(
-                f"The {moment} of {_with_others(worst, large)} is off by {worst.magnitude}."
+                f"The {noun} of {_with_others(worst, large)} is off by {worst.magnitude}."
             )
     return faults
 
@@ -194,39 +202,39 @@ def _unknown_errors(check: SelfCheck) -> str:
 
 def _uncertainties(errors: Mapping[str, Errors], ess: float) -> list[str]:
     """Return a sentence if the errors are not known well enough to call the result good."""
-    for moment in MOMENTS:
-        limit = _limit(moment, ess)
+    for statistic, noun in STATISTICS.items():
+        limit = _limit(statistic, ess)
         unclear = [
             error
-            for error in _of_moment(errors, moment)
+            for error in _of_statistic(errors, statistic)
             if error.standard_error > MAX_STANDARD_ERROR or abs(error.value) > limit
         ]
         if unclear:
             worst = max(unclear, key=lambda error: abs(error.value) + 2 * error.standard_error)
             return [
-                f"The {moment} of {_with_others(worst, unclear)} may be off: its estimated error "
+                f"The {noun} of {_with_others(worst, unclear)} may be off: its estimated error "
                 f"is {worst}."
             ]
     return []
 
 
 class EstimatedError(NamedTuple):
-    """The estimated error of a mean, in posterior sds, or of an sd, relative to it."""
+    """The estimated error of a mean or a quantile, in posterior sds, or of an sd, relative."""
 
     label: str
-    moment: Moment
+    statistic: Statistic
     value: float
     standard_error: float
 
     def __str__(self) -> str:
-        if self.moment == "mean":
+        if self.statistic != "sd":
             return f"{self.value:+.3f} ± {self.standard_error:.3f} sd"
         return f"{100 * self.value:+.1f} ± {100 * self.standard_error:.1f} %"
 
     @property
     def magnitude(self) -> str:
         """The error without its sign, and its direction in words."""
-        if self.moment == "mean":
+        if self.statistic != "sd":
             size = f"{abs(self.value):.2f} ± {self.standard_error:.2f} posterior sd"
             return f"{size} (too {'high' if self.value > 0 else 'low'})"
         size = f"{100 * abs(self.value):.0f} ± {100 * self.standard_error:.0f} %"
@@ -242,33 +250,40 @@ def _with_others(worst: EstimatedError, errors: list[EstimatedError]) -> str:
     return worst.label + ("" if len(errors) == 1 else f" (and {len(errors) - 1} more)")
 
 
-def _of_moment(errors: Mapping[str, Errors], moment: Moment) -> list[EstimatedError]:
-    """Return the errors of all means, or of all sds."""
+def _of_statistic(errors: Mapping[str, Errors], statistic: Statistic) -> list[EstimatedError]:
+    """Return the errors of all means, of all sds, or of all quantiles at a level."""
     return [
         EstimatedError(
             label,
-            moment,
-            float(getattr(errors[name], moment)[index]),
-            float(getattr(errors[name], moment + "_se")[index]),
+            statistic,
+            float(getattr(errors[name], statistic)[index]),
+            float(getattr(errors[name], statistic + "_se")[index]),
         )
         for name, label, index in _entries(errors)
     ]
 
 
-def _limit(moment: Moment, ess: float) -> float:
-    """Return the error that a mean or an sd may have, given the number of effective draws."""
+def _limit(statistic: Statistic, ess: float) -> float:
+    """Return the error that a statistic may have, given the number of effective draws."""
     effective = ess if np.isfinite(ess) else 1.0
-    standard_error = 1 / np.sqrt(effective if moment == "mean" else 2 * effective)
+    standard_error = 1 / np.sqrt(2 * effective if statistic == "sd" else effective)
     return float(np.clip(NUM_MONTE_CARLO_ERRORS * standard_error, MAX_ERROR, MAX_CHANCE_ERROR))
 
 
 def _largest(errors: Mapping[str, Errors]) -> str:
-    """Return the largest error of a mean and the largest error of an sd, in words."""
+    """Return the largest error of a mean, of an sd and of a quantile, in words."""
+    kinds: tuple[tuple[Statistic, ...], ...] = ("mean",), ("sd",), ("q05", "q95")
     largest = [
-        max(_of_moment(errors, moment), key=lambda error: abs(error.value), default=None)
-        for moment in MOMENTS
+        max(
+            (error for statistic in kind for error in _of_statistic(errors, statistic)),
+            key=lambda error: abs(error.value),
+            default=None,
+        )
+        for kind in kinds
     ]
-    return "; ".join(f"{error.moment} of {error.label} {error}" for error in largest if error)
+    return "; ".join(
+        f"{STATISTICS[error.statistic]} of {error.label} {error}" for error in largest if error
+    )
 
 
 def _entries(errors: Mapping[str, Errors]) -> list[tuple[str, str, tuple[int, ...]]]:

@@ -13,6 +13,7 @@ from ..diagnostics import convergence
 from ..diagnostics.modes import other_mode
 from ..diagnostics.profiles import profile, profile_doubts
 from ..diagnostics.reweighting import reweighted_errors
+from ..diagnostics.sampling_error import DrawSource
 from ..diagnostics.selfcheck import Errors, self_check
 from ..diagnostics.verdict import Diagnosis, Evidence, judge
 from ..errors import warn_doubtful
@@ -29,6 +30,10 @@ ERROR_GROUPS = {
     "mean_se": "mean_error_se",
     "sd": "sd_error",
     "sd_se": "sd_error_se",
+    "q05": "q05_error",
+    "q05_se": "q05_error_se",
+    "q95": "q95_error",
+    "q95_se": "q95_error_se",
 }
 DIAGNOSIS_NUMBERS = ("pareto_k", "ksd", "ksd_p_value", "not_linear")
 
@@ -89,6 +94,7 @@ def assess(
     remarks: Sequence[str] = (),
     exact: str = "",
     is_refined: bool = False,
+    source: DrawSource | None = None,
 ) -> Assessment:
     """Estimate the errors of posterior draws; without a target they are unknown.
 
@@ -100,11 +106,14 @@ def assess(
         remarks: warnings about few shards, which do not matter if scores say that all is well.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         is_refined: whether the draws are refined already, so that refining is not advised.
+        source: where the draws come from, if they are paired draws of shards.
     """
     notes, remarks = _sentences(notes), _sentences(remarks)
     if target is None:
         return Assessment(judge(None, {}, notes, Evidence(np.nan)), notes, remarks)
-    diagnosis = diagnose_draws(points, target, notes, seed, remarks=remarks, exact=exact)
+    diagnosis = diagnose_draws(
+        points, target, notes, seed, remarks=remarks, exact=exact, source=source
+    )
     if is_refined:
         diagnosis = replace(diagnosis, can_be_refined=False)
     return Assessment(diagnosis, notes, remarks)
@@ -123,6 +132,7 @@ def diagnose_draws(
     *,
     remarks: Sequence[str] = (),
     exact: str = "",
+    source: DrawSource | None = None,
 ) -> Diagnosis:
     """Judge draws by full-data scores at some of them, and by what lies around them.
 
@@ -133,10 +143,11 @@ def diagnose_draws(
         seed: seed of the choice of draws at which the target is evaluated.
         remarks: warnings about few shards.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
+        source: where the draws come from, if they are paired draws of shards.
     """
     try:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            return _diagnose_draws(points, target, notes, seed, remarks, exact)
+            return _diagnose_draws(points, target, notes, seed, remarks, exact, source)
     except (np.linalg.LinAlgError, ArithmeticError) as error:  # a verdict, too
         reason = (
             f"The errors cannot be estimated: the diagnosis failed ({type(error).__name__}: "
@@ -152,6 +163,7 @@ def _diagnose_draws(
     seed: int,
     remarks: Sequence[str],
     exact: str,
+    source: DrawSource | None,
 ) -> Diagnosis:
     model = target.model
     flat = points.reshape(-1, points.shape[2])
@@ -164,7 +176,8 @@ def _diagnose_draws(
         columns = [values.reshape(len(values), -1) for values in params_at(points).values()]
         return np.concatenate(columns, axis=1)
 
-    check = self_check(flat, target, quantities, seed)
+    ess = float(np.nanmin(convergence.ess(points[None])))
+    check = self_check(flat, target, quantities, seed, source or DrawSource(max(1.0, ess)))
     mode = other_mode(flat, target, seed)
     faults = [mode.sentence(model.space)] if mode else []
     doubts = profile_doubts(profile(flat, target, seed), names)
@@ -179,7 +192,6 @@ def _diagnose_draws(
     if known is not None:
         shapes = {name: values.shape[1:] for name, values in params_at(jnp.asarray(flat)).items()}
         errors = _by_parameter(known, shapes)
-    ess = float(np.nanmin(convergence.ess(points[None])))
     evidence = Evidence(ess, faults, doubts, remarks, exact, reweighted is not None)
     return judge(check, errors, notes, evidence)
 

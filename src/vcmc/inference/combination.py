@@ -12,6 +12,7 @@ from ..data.params import by_coordinate, to_params, to_points
 from ..data.partition import check_seed
 from ..data.space_description import describe_space
 from ..diagnostics.repeated_shards import repeated_shards
+from ..diagnostics.sampling_error import DrawSource
 from ..diagnostics.shards import broken_shards
 from ..executors import executor_of
 from ..model import Derived, Model
@@ -27,7 +28,15 @@ from ..results.draws import (
 )
 from ..results.tree import kept_attribute, renamed_attribute
 from ..space import Product, Space
-from .arguments import check_combiner, check_model, check_model_with_rows, resolve_prior
+from .arguments import (
+    DEFAULT_DRAWS,
+    MIN_DRAWS,
+    check_combiner,
+    check_integer,
+    check_model,
+    check_model_with_rows,
+    resolve_prior,
+)
 from .assessment import assess, result_tree
 from .clock import Clock
 from .preparation import result_target
@@ -54,6 +63,7 @@ class Posterior(NamedTuple):
         settings: settings that the tree records.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         remarks: warnings about few shards.
+        source: where the draws come from, if they are paired draws of shards.
     """
 
     points: Float[np.ndarray, "chain draw dim"]
@@ -62,6 +72,7 @@ class Posterior(NamedTuple):
     settings: dict[str, Any]
     exact: str = ""
     remarks: tuple[str, ...] = ()
+    source: DrawSource | None = None
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # points far from all mass
@@ -96,7 +107,18 @@ def combine_shards(
         notes + combined.notes + warnings.notes,
         {},
         remarks=tuple(warnings.remarks),
+        source=_source(combined, summary),
     )
+
+
+def _source(combined: Combined, summary: ShardSummary) -> DrawSource | None:
+    """Return where combined draws come from, if one draw of each shard went into every one."""
+    if combined.pairs is None:
+        return None
+    by_shard = [values.reshape(len(values), -1) for values in summary.ess.values()]
+    ess = np.nanmedian(np.concatenate(by_shard, axis=1), axis=1)
+    ess = np.fmin(np.nan_to_num(ess, nan=1.0), summary.counts)
+    return DrawSource(combined.pairs.shape[1], combined.pairs, np.maximum(ess, 1.0))
 
 
 def _as_chains(combined: Combined, num_chains: int) -> Any:
@@ -119,6 +141,7 @@ def combine(
     rows: Any = None,
     chains: bool | None = None,
     prior: Prior | None = None,
+    num_draws: int | None = None,
     executor: Any = None,
     seed: int = 0,
     progress: ProgressMode = True,
@@ -147,6 +170,9 @@ def combine(
             than the next is one of draws, and shapes that leave doubt are an error.
         prior: which prior the shards have, as in `infer`; by default the one that the tree
             records, or that the combiner needs.
+        num_draws: number of combined draws; by default 5000, or as many as a shard has if these
+            are more. Shards are independent, so their draws are paired at random, as often as
+            needed. A single shard's draws are returned as they are.
         executor: where the log density is evaluated; by default `executors.Local()`.
         seed: seed of the combiner's random numbers.
         progress: show progress if standard error is a terminal; "lines" prints plain lines
@@ -159,13 +185,15 @@ def combine(
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))
     >>> tree = combine({"beta": draws})
     >>> dict(tree["posterior"].sizes)
-    {'chain': 1, 'draw': 500, 'beta_dim_0': 2}
+    {'chain': 1, 'draw': 5000, 'beta_dim_0': 2}
     """
     if combiner is None:
         combiner = Consensus() if model is None else Variational()
     check_combiner(combiner)
     executor = executor_of(executor)
     check_seed(seed)
+    if num_draws is not None:
+        check_integer("num_draws", num_draws, MIN_DRAWS)
     check_model_with_rows("combine", model, rows)
     if prior is None and hasattr(draws, "children"):
         prior = draws.attrs.get("prior")
@@ -184,9 +212,17 @@ def combine(
         num_shards = len(summary.counts)
         target = None if model is None else result_target(model, rows, num_shards, executor, seed)
         clock.lap("load")
+        shards = Subposteriors(
+            summary.points,
+            product,
+            target,
+            seed,
+            stage.advance,
+            num_posterior_draws=num_draws or max(DEFAULT_DRAWS, *summary.counts),
+        )
         combined = combine_shards(
             combiner,
-            Subposteriors(summary.points, product, target, seed, stage.advance),
+            shards,
             summary,
             prior=prior,
             stats={},
@@ -197,11 +233,14 @@ def combine(
     notes = _missing_shards(draws) + combined.notes + support_warning(named, declared)
     if not isinstance(named, StreamedDraws):
         notes += repeated_shards(summary.sample, summary.ess)
-    assessment = assess(combined.points, target, notes, seed, remarks=combined.remarks)
+    assessment = assess(
+        combined.points, target, notes, seed, remarks=combined.remarks, source=combined.source
+    )
     clock.lap("diagnose")
     settings: dict[str, Any] = {
         "num_shards": num_shards,
-        "num_draws": max(summary.counts) // summary.num_chains,
+        "num_draws": combined.points.shape[0] * combined.points.shape[1],
+        "shard_draws": max(summary.counts) // summary.num_chains,
         "seed": seed,
         "prior": prior,
         "combiner": repr(combiner),

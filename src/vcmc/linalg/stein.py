@@ -40,26 +40,35 @@ def matrix_from_products(hessian_products: HessianProducts, dim: int) -> Matrix:
 
 
 class SteinEstimate(NamedTuple):
-    """The mean score, the target's precision and the nonlinear part of the scores, whitened."""
+    """The mean score, the target's precision and the nonlinear part of the scores, whitened.
+
+    `shrinkage` is the factor by which the scores' slope was multiplied.
+    """
 
     mean_score: Vector
     precision: Matrix
     nonlinear_scores: Draws
+    shrinkage: float
 
 
-def stein_estimate(white: Draws, scores: Draws, curvature: Matrix) -> SteinEstimate:
+def stein_estimate(
+    white: Draws, scores: Draws, curvature: Matrix, shrinkage: float | None = None
+) -> SteinEstimate:
     """Estimate a target's mean score and precision from its scores at whitened draws.
 
     Args:
         white: draws of mean zero and covariance I.
         scores: the target's scores at the draws.
         curvature: minus the target's Hessian at zero, the control variate.
+        shrinkage: the factor of the residuals' slope; by default that of James and Stein.
     """
     residuals = scores + white @ curvature
     mean_score = residuals.mean(axis=0)
-    slope = _shrunk_mean(residuals - mean_score, white)
-    slope = (slope + slope.T) / 2
-    return SteinEstimate(mean_score, curvature - slope, residuals - mean_score - white @ slope)
+    centred = residuals - mean_score
+    slope = centred.T @ white / len(white)
+    factor = _shrinkage(slope, centred, white) if shrinkage is None else shrinkage
+    slope = factor * (slope + slope.T) / 2
+    return SteinEstimate(mean_score, curvature - slope, centred - white @ slope, factor)
 
 
 class DiagonalSteinEstimate(NamedTuple):
@@ -93,13 +102,12 @@ def diagonal_stein_estimate(
     return DiagonalSteinEstimate(mean_score, curvature - slopes, centred - white * slopes)
 
 
-def _shrunk_mean(residuals: Draws, white: Draws) -> Matrix:
-    """Return the mean of r zᵀ, shrunk towards zero by its noise (James and Stein)."""
+def _shrinkage(mean: Matrix, residuals: Draws, white: Draws) -> float:
+    """Return the factor that shrinks the mean of r zᵀ by its noise (James and Stein)."""
     count = len(residuals)
-    mean = residuals.T @ white / count
     squares = np.sum(np.sum(residuals**2, axis=1) * np.sum(white**2, axis=1)) / count
     noise = (squares - np.sum(mean**2)) / (count - 1)
-    return max(0.0, 1 - noise / max(float(np.sum(mean**2)), TINY)) * mean
+    return max(0.0, 1 - noise / max(float(np.sum(mean**2)), TINY))
 
 
 def bounded_inverse_root(precision: Matrix, min_eigenvalue: float) -> tuple[Matrix, float]:

@@ -27,7 +27,8 @@ class Fixed(AbstractCombiner):
 
     def combine(self, shards: Subposteriors) -> Combined:
         draws = shards.stacked
-        return Combined(aggregate(self.family.fit(shards.space, draws, self.start), draws))
+        aggregator = self.family.fit(shards.space, draws, self.start)
+        return Combined(aggregate(aggregator, draws, shards.stacked_pairs), pairs=shards.pairs)
 
 
 class Method(NamedTuple):

@@ -30,6 +30,10 @@ GROUP_DIMS: dict[str, list[str]] = {
     "mean_error_se": [],
     "sd_error": [],
     "sd_error_se": [],
+    "q05_error": [],
+    "q05_error_se": [],
+    "q95_error": [],
+    "q95_error_se": [],
 }
 
 

@@ -14,7 +14,10 @@ from jaxtyping import Float
 from ..aggregators.affine import Affine
 from ..aggregators.base import AbstractAggregator
 from ..aggregators.combinatorial import Combinatorial
-from ..linalg.operators import AbstractMatrix, DenseOperator
+from ..aggregators.weights import Free
+from ..linalg.operators import AbstractMatrix, DenseOperator, DiagonalOperator
+from ..linalg.pairing import sum_pairs
+from ..linalg.shrinkage import TINY
 from ..linalg.stein import Directions, Draws, Vector
 from ..linalg.whitening import Whitening
 from ..target import Target
@@ -27,10 +30,15 @@ from .curvature import (
     NewtonStep,
 )
 from .objective import Objective
+from .optimizer import Weights
 
+# With fewer draws, whitening them exactly would move single draws by much.
+MIN_DRAWS_PER_DIM = 5
 MAX_HALVINGS = 6  # of a step, in a line search
 MAX_NOISE = 0.5  # nats per root of the dimension; more noise than that does not excuse a fall
-BATCH_GROWTH = 4  # factor between sizes of batches, and margin over the draws' own error
+BATCH_GROWTH = 4  # factor between sizes of batches
+MAX_NOISE_SD = 0.015  # of a mean, by the last batch, in posterior sds
+MAX_BATCH_DRAWS = 1000  # draws of the last batch: means are then off by 0.03 sd at most
 # lengths of steps towards the mode, relative to Newton's, that are tried at once
 MODE_STEPS = np.array([2.0, 1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
 MAX_MODE_STEPS = 50
@@ -67,17 +75,55 @@ class AffineObjective:
         self._target = target
         self._whitening = Whitening(np.asarray(affine.whitening.centre), affine.root.numpy())
         self._curvature = _curvature_kind(affine)
-        self.white = np.sum(np.asarray(objective.prepared), axis=0)
-        self.num_draws, self.dim = self.white.shape
+        sums = sum_pairs(np.asarray(objective.prepared), objective.pairs)
+        self.num_draws, self.dim = sums.shape
+        self._mean = sums.mean(axis=0)
+        self._inverse_root = self._inverse_symmetric_root(sums - self._mean)
+        self.white = (sums - self._mean) @ self._inverse_root.T
+
+    def _inverse_symmetric_root(self, draws: Draws) -> AbstractMatrix:
+        """Return the inverse of the symmetric root of the covariance of centred draws.
+
+        Of few draws, or for diagonal scales, it is that of the variances.
+        """
+        kind, count = type(self._affine.transforms), len(draws)
+        if kind is DiagonalOperator or count < MIN_DRAWS_PER_DIM * self.dim:
+            sds = draws.std(axis=0)
+            inverse_sds = 1 / np.where(sds > 0, sds, 1.0)
+            return kind(inverse_sds) if kind is DiagonalOperator else kind(np.diag(inverse_sds))
+        values, vectors = np.linalg.eigh(draws.T @ draws / count)
+        return kind((vectors / np.sqrt(np.maximum(values, TINY))) @ vectors.T)
+
+    def batch(self, num_draws: int, generator: np.random.Generator) -> Draws:
+        """Return some of the white draws, in random order, with the moments of all.
+
+        The linear and quadratic parts of the scores then have the same mean as over all draws.
+        """
+        if num_draws >= self.num_draws:
+            return self.white
+        batch = self.white[generator.permutation(self.num_draws)[:num_draws]]
+        batch = batch - batch.mean(axis=0)
+        return batch @ self._inverse_symmetric_root(batch).T
 
     @cached_property
     def _second_moment(self) -> AbstractMatrix:
         """The second moment of all white draws, as far as the scale's kind can hold it."""
         return type(self._affine.transforms).second_moment(self.white)
 
-    def scale_operator(self, values: np.ndarray) -> AbstractMatrix:
-        """Return a scale as an operator: dense or diagonal, as the aggregator's."""
-        return type(self._affine.transforms)(values)
+    def start(self, weights: Weights) -> tuple[Vector, AbstractMatrix]:
+        """Return the shift and the scale of white draws that weights stand for.
+
+        The scale is that of the paired draws made symmetric, from which it differs by noise.
+        """
+        shift, scale = (np.asarray(part.values) for part in weights)
+        kind = type(self._affine.transforms)
+        operator = kind((scale + scale.T) / 2 if kind is DenseOperator else scale)
+        return shift + operator @ self._mean, operator
+
+    def weights(self, shift: Vector, scale: AbstractMatrix) -> Weights:
+        """Return the weights of the aggregator for a shift and a scale of white draws."""
+        scale = scale.compose(self._inverse_root)
+        return [Free(jnp.asarray(shift - scale @ self._mean)), Free(jnp.asarray(scale.values))]
 
     def evaluate(self, shift: Vector, scale: AbstractMatrix, white: Draws) -> Evaluation:
         """Evaluate the target at the draws that a shift and a scale make of white ones."""
@@ -168,14 +214,14 @@ class AffineObjective:
         return float(np.sqrt(np.mean(end.scale.solve(end.shift - start.shift) ** 2)))
 
     def sufficient_draws(self, evaluation: Evaluation, curvature: AbstractCurvature) -> int:
-        """Return the number of draws for which a step's noise is below the draws' own error.
+        """Return the number of draws for which the noise of a step is below `MAX_NOISE_SD`.
 
         If that is clearly no more than the current batch, return the size of the batch.
         """
         residuals = curvature.residual_scores(evaluation) @ evaluation.scale.T
         batch_size = len(evaluation.white)
-        share = min(1.0, BATCH_GROWTH * float(np.mean(residuals.var(axis=0))))
-        num_draws = int(share * self.num_draws)
+        num_draws = int(np.mean(residuals.var(axis=0)) / MAX_NOISE_SD**2)
+        num_draws = min(num_draws, MAX_BATCH_DRAWS)
         if BATCH_GROWTH * num_draws <= batch_size:
             return batch_size
         return min(self.num_draws, max(BATCH_GROWTH * batch_size, num_draws))

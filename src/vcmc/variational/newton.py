@@ -19,10 +19,8 @@ from the mode of the target and the curvature there.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
-from ..aggregators.weights import Free
 from .affine_objective import BATCH_GROWTH, AffineObjective, LineSearch
 from .curvature import NewtonStep
 from .objective import Objective
@@ -111,8 +109,7 @@ class _Ascent:
         self._objective = objective
         self._generator = generator
         self._initial_weights = weights
-        shift, scale = (np.asarray(part.values) for part in weights)
-        self._initial = shift, objective.scale_operator(scale)
+        self._initial = objective.start(weights)
         self._values: list[float] = []
         self._errors: list[float] = []
         self._warning = ""
@@ -133,8 +130,7 @@ class _Ascent:
                 self._update_curvature()
 
     def _batch(self, num_samples: int) -> np.ndarray:
-        order = self._generator.permutation(self._objective.num_draws)
-        return self._objective.white[order[:num_samples]]
+        return self._objective.batch(num_samples, self._generator)
 
     def should_stop(self, max_iterations: int) -> bool:
         """Return whether there is no further step to make."""
@@ -238,10 +234,7 @@ class _Ascent:
             )
         if warning != SOME_NOT_FINITE and self._is_within_noise():
             warning = ""
-        weights: Weights = [
-            Free(jnp.asarray(current.shift)),
-            Free(jnp.asarray(current.scale.values)),
-        ]
+        weights = self._objective.weights(current.shift, current.scale)
         return OptimizationResult(weights, values, errors, warning)
 
     def _is_within_noise(self) -> bool:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..aggregators.base import AbstractAggregator, merge_all, prepare_all
+from ..aggregators.base import AbstractAggregator, prepare_all
 from ..aggregators.weights import AbstractWeights, with_weights
 from ..linalg.shrinkage import TINY
 from ..space import Scalar
@@ -130,6 +130,8 @@ class Objective:
         entropy: the entropy of the aggregated draws.
         aggregator: the aggregator whose weights are learned.
         draws: draws of the shards, as points.
+        pairs: which draw of each shard goes into each aggregated draw; by default the first draws
+            of all shards, the second draws, and so on.
     """
 
     def __init__(
@@ -138,10 +140,13 @@ class Objective:
         entropy: AbstractEntropy,
         aggregator: AbstractAggregator,
         draws: Float[Array, "shard draw dim"],
+        pairs: Int[np.ndarray, "shard draw"] | None = None,
     ):
         self.target = target
         self.aggregator = aggregator
         self.num_shards, self.num_draws, dim = draws.shape
+        in_order = np.broadcast_to(np.arange(self.num_draws), draws.shape[:2])
+        self.pairs = in_order if pairs is None else pairs
         self._entropy = entropy
         self._entropies = entropy.of_shards(draws)
         self.prepared = prepare_all(aggregator, draws)
@@ -216,8 +221,9 @@ class Objective:
         self._evaluations = []
 
     def aggregate(self, weights: list[AbstractWeights]) -> Float[Array, "draw dim"]:
-        """Return all draws, aggregated with some weights."""
-        return merge_all(with_weights(self.aggregator, weights), self.prepared)
+        """Return one draw for each tuple of paired draws, aggregated with some weights."""
+        aggregator = with_weights(self.aggregator, weights)
+        return aggregator.merge_pairs(self.prepared, self.pairs)
 
 
 @eqx.filter_jit
