@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import vcmc
+import vcmc.target
 from vcmc.density import evaluate
 from vcmc.target import Minibatch, Target
 
@@ -55,3 +56,33 @@ def test_minibatches_are_unbiased_and_exact_at_their_anchor(target):
     for part, expected in zip(zip(*several, strict=True), target(POINTS), strict=True):
         error = np.std(part, axis=0, ddof=1) / np.sqrt(300)
         assert (np.abs(np.mean(part, axis=0) - expected) < 4.5 * error + 1e-9).all()
+
+
+def test_the_curvature_is_computed_in_parts_of_one_program(monkeypatch, conjugate):
+    """Three coordinates by two directions at a time: the last part is padded."""
+    target = Target(conjugate.model, vcmc.split(conjugate.rows, 3), vcmc.executors.Local())
+    expected = np.linalg.inv(conjugate.posterior()[1])
+    np.testing.assert_allclose(target.curvature(np.ones(3)), expected, rtol=1e-8)
+    monkeypatch.setattr(vcmc.target, "MAX_DIRECTIONS", 2)
+    monkeypatch.setattr(vcmc.target, "MAX_PRODUCTS", 1)
+    np.testing.assert_allclose(target.curvature(np.ones(3)), expected, rtol=1e-8)
+
+
+def test_a_frame_is_kept_for_points_near_it(conjugate):
+    class Counting(Target):
+        num_products = 0
+
+        def hessian_products(self, point, directions):
+            self.num_products += len(directions)
+            return super().hessian_products(point, directions)
+
+    target = Counting(conjugate.model, vcmc.split(conjugate.rows, 3), vcmc.executors.Local())
+    mean, covariance = conjugate.posterior()
+    frame = target.frame_near(mean)
+    root = frame.root.values
+    np.testing.assert_allclose(root @ root.T, covariance, rtol=1e-7)
+    sds = np.sqrt(np.diag(covariance))
+    assert target.frame_near(mean + 0.1 * sds) is frame
+    assert target.num_products == 3
+    assert target.frame_near(mean + 5 * sds) is not frame
+    assert target.num_products > 3

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from .data.cache import ShardCache, Task, Work
 from .data.shard import AbstractPartition, Shard
 from .density import (
+    MAX_DIRECTIONS,
     Directions,
     Points,
     Subposterior,
@@ -25,6 +26,8 @@ from .density import (
     hessian_products,
     prepare,
 )
+from .linalg.frames import LocalDensity, find_frame, is_near
+from .linalg.whitening import Whitening
 from .model import MAX_CACHED_BYTES, Model
 from .space import Point
 
@@ -39,6 +42,7 @@ class Mapper(Protocol):
 MAX_TASKS = 64  # per evaluation: the same on all executors, so that sums are equal to the last bit
 MAX_JOINED_BYTES = 2**28  # of all rows; smaller data are copied into joint shards for evaluation
 MAX_UNJOINED = 16  # shards, each of which a core's cache holds
+MAX_PRODUCTS = 2**25  # numbers that all tasks return at once, 256 MB, where a Hessian is computed
 NUM_JOINED_TASKS = 2  # tasks of an evaluation of joined shards: one per core of a small machine
 
 
@@ -56,6 +60,7 @@ class Target:
         else:
             self.shard_cache = ShardCache(model, shards)
         self.executor = executor
+        self._frame: Whitening | None = None
 
     @classmethod
     def fitted(cls, model: Model, partition: AbstractPartition, executor: Mapper) -> "Target":
@@ -108,6 +113,35 @@ class Target:
         work = partial(_hessian_products, point=point, directions=directions, num_joined=num_joined)
         products = list(self.executor.map(work, tasks, self.shard_cache))
         return jax.device_put(np.sum(products, axis=0))
+
+    def curvature(self, point: Float[np.ndarray, " dim"]) -> Float[np.ndarray, "dim dim"]:
+        """Return minus the Hessian at a point, from products with some directions at a time."""
+        dim = len(point)
+        parts = max(1, MAX_PRODUCTS // (len(self._tasks[0]) * dim * MAX_DIRECTIONS))
+        # whole batches, the last padded by zeros, so that all share one program
+        batch = MAX_DIRECTIONS * parts if dim > MAX_DIRECTIONS * parts else dim
+        matrix = np.empty((dim, dim))
+        for first in range(0, dim, batch):
+            directions = np.eye(batch, dim, first)
+            products = self.hessian_products(jnp.asarray(point), jnp.asarray(directions))
+            matrix[first : first + batch] = -np.asarray(products)[: dim - first]
+        return (matrix + matrix.T) / 2
+
+    def frame_near(self, point: Float[np.ndarray, " dim"]) -> Whitening | None:
+        """Return coordinates in which the curvature near a point is close to the identity.
+
+        The last frame is kept for all points near it: it costs products with all directions. None
+        if the curvature is not finite.
+        """
+        if self._frame is None or not is_near(self._frame, point):
+            self._frame = find_frame(LocalDensity(self._evaluate_numpy, self.curvature), point)
+        return self._frame
+
+    def _evaluate_numpy(
+        self, points: Float[np.ndarray, "point dim"]
+    ) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, "point dim"]]:
+        log_densities, scores = self(jnp.asarray(points))
+        return np.asarray(log_densities), np.asarray(scores)
 
     def prepare(self) -> None:
         """Compile the programs for batches of points, for executors in this process."""

@@ -5,10 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vcmc.aggregators import Affine, AffineFamily, Free, Precision
-from vcmc.aggregators.base import aggregate, prepare_all
+from vcmc.aggregators import Affine, AffineFamily, Free, Precision, Uniform
+from vcmc.aggregators.base import AbstractFamily, aggregate, prepare_all
+from vcmc.linalg.frames import FrameOperator, frame_of_curvature
 from vcmc.linalg.operators import DenseOperator, DiagonalOperator
 from vcmc.space import Product, Real
+from vcmc.testing import check_aggregator
 
 SPACE = Product({"theta": Real(3)})
 
@@ -69,3 +71,67 @@ def test_the_precision_is_the_inverse_of_the_covariance(shards):
     moments = aggregator.moments(prepare_all(aggregator, draws))
     covariance = aggregator.covariance(moments).dense()
     np.testing.assert_allclose(aggregator.precision(moments) @ covariance, np.eye(3), atol=1e-9)
+
+
+def frame_near(point):
+    """A frame that is not aligned with the coordinates."""
+    return frame_of_curvature(
+        point, np.array([[2.0, 0.9, 0.0], [0.9, 1.0, -0.2], [0.0, -0.2, 0.5]])
+    )
+
+
+class InFrame(AbstractFamily):
+    """Affine maps in a frame, however many draws there are."""
+
+    def fit(self, space, draws, start):
+        few = AffineFamily().fit(space, draws[:, :2], start, frame_near)
+        assert isinstance(few.root, FrameOperator)
+        return eqx.tree_at(lambda tree: tree.means, few, draws.mean(axis=1))
+
+
+def test_affine_maps_in_a_frame_keep_the_laws():
+    check_aggregator(InFrame(), SPACE)
+
+
+@pytest.mark.parametrize("per_shard", [True, False])
+def test_few_draws_are_averaged_in_the_frame_of_the_target(per_shard, shards):
+    draws = shards.draws(200)[:, :2]
+    family = AffineFamily(per_shard=per_shard)
+    aggregator = family.fit(SPACE, draws, Uniform(), frame_near)
+    np.testing.assert_allclose(
+        aggregate(aggregator, draws), np.mean(draws, axis=0), rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(aggregator.shard_weights(), np.full((4, 3), 1 / 4), rtol=1e-9)
+    # in the frame, the weights are the shards' precisions
+    white = np.asarray(frame_near(np.zeros(3)).root.solve(np.asarray(draws)))
+    weights = np.asarray(Precision().diagonal(jnp.asarray(white)).values)
+    means = np.einsum("kj,knj->nj", weights, white) @ frame_near(np.zeros(3)).root.T
+    aggregator = family.fit(SPACE, draws, Precision(), frame_near)
+    np.testing.assert_allclose(aggregate(aggregator, draws), means, rtol=1e-9)
+
+
+def test_moments_in_a_frame_are_those_of_independent_shards(shards):
+    draws = shards.draws(200)[:, :2]
+    aggregator = AffineFamily().fit(SPACE, draws, Uniform(), frame_near)
+    moments = aggregator.moments(prepare_all(aggregator, draws))
+    covariance = aggregator.covariance(moments).dense()
+    np.testing.assert_allclose(aggregator.precision(moments) @ covariance, np.eye(3), atol=1e-8)
+    matrix = frame_near(np.zeros(3)).root.values
+    white = np.linalg.solve(matrix, np.asarray(draws).reshape(-1, 3).T).T.reshape(4, 2, 3)
+    variances = white.var(axis=1).sum(axis=0) / 4**2
+    np.testing.assert_allclose(covariance, (matrix * variances) @ matrix.T, rtol=1e-9)
+
+
+def test_enough_draws_and_diagonal_scales_need_no_frame(shards):
+    def refuse(point):
+        raise AssertionError("a frame costs products with all directions")
+
+    for full, kind in ((None, DenseOperator), (False, DiagonalOperator), (True, DenseOperator)):
+        aggregator = AffineFamily(full).fit(SPACE, shards.draws(200), Precision(), refuse)
+        assert isinstance(aggregator.root, kind)
+
+
+def test_without_a_frame_there_is_a_scale_for_each_coordinate(shards):
+    draws = shards.draws(200)[:, :2]
+    aggregator = AffineFamily().fit(SPACE, draws, Precision(), lambda point: None)
+    assert isinstance(aggregator.root, DiagonalOperator)

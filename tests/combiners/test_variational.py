@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import wishart
 
 import vcmc
+import vcmc.target
 from vcmc.aggregators import BlockFamily, Precision, SpectralFamily, Uniform, VectorFamily
 from vcmc.combiners import Consensus, Subposteriors, Variational
 from vcmc.models import GaussianMixture, NormalWishart, Probit
@@ -402,3 +403,73 @@ def test_fewer_draws_than_coordinates_are_combined(num_shards, num_draws, dim):
 def test_newton_is_for_gaussian_sums():
     with pytest.raises(ValueError, match=r"Newton is for the entropy GaussianSum\(\)"):
         Variational(entropy=EntropyPower(), optimizer=Newton())
+
+
+def regression(dim, num_rows, num_shards):
+    """A linear regression on random walks: neighbouring coefficients are strongly correlated."""
+    generator = np.random.default_rng(0)
+    x = np.cumsum(generator.normal(size=(num_rows, dim)), axis=1) / np.sqrt(dim)
+    x += 0.3 * generator.normal(size=(num_rows, dim))
+    y = x @ generator.normal(size=dim) + generator.normal(size=num_rows)
+    model = vcmc.Model(
+        {"beta": vcmc.Real(dim)},
+        lambda params: -0.5 * jnp.sum(params["beta"] ** 2),
+        lambda params, rows: -0.5 * (rows["y"] - rows["x"] @ params["beta"]) ** 2,
+    )
+    return model, vcmc.split({"x": x, "y": y}, num_shards), x, y
+
+
+def exact_draws(partition, dim, num_draws):
+    """Draws of every shard's Gaussian subposterior."""
+    draws = []
+    for index in range(partition.num_shards):
+        shard = partition.load(index)
+        x, y = (np.asarray(shard.weights * shard.rows[name].T).T for name in ("x", "y"))
+        precision = x.T @ x + np.eye(dim) / partition.num_shards
+        noise = np.random.default_rng((1, index)).normal(size=(dim, num_draws))
+        root = np.linalg.cholesky(precision)
+        draws.append(np.linalg.solve(precision, x.T @ y) + np.linalg.solve(root.T, noise).T)
+    return np.stack(draws)
+
+
+@pytest.mark.slow
+def test_700_correlated_coordinates_have_the_right_moments_and_estimated_errors():
+    """Few draws of a shard: the scale is diagonal in the frame of the target's curvature.
+
+    A variance of the combined draws is that of 10 · 40 draws, by chance; pairs add 1 / 2000.
+    """
+    dim, num_shards, num_draws = 700, 10, 41
+    model, partition, x, y = regression(dim, 12_000, num_shards)
+    precision = x.T @ x + np.eye(dim)
+    mean, sds = np.linalg.solve(precision, x.T @ y), np.sqrt(np.diag(np.linalg.inv(precision)))
+    assert np.median(sds * np.sqrt(np.diag(precision))) > 3  # correlations are strong
+    draws = exact_draws(partition, dim, num_draws)
+    tree = vcmc.combine(
+        {"beta": draws}, model=model, rows=partition, num_draws=2000, progress=False
+    )
+    combined = tree["posterior"]["beta"].to_numpy()[0]
+    errors = combined.std(axis=0) / sds - 1
+    noise = np.sqrt(0.5 / (num_shards * (num_draws - 1)) + 0.5 / 2000)
+    assert np.sqrt(np.mean(errors**2)) < 1.2 * noise
+    assert np.abs(errors).max() < 4.5 * noise
+    np.testing.assert_allclose(combined.mean(axis=0), mean, atol=1e-3 * sds.min())
+    # the target is Gaussian: the errors are known
+    np.testing.assert_allclose(tree["sd_error"]["beta"], errors, atol=2e-3)
+    np.testing.assert_allclose(tree["mean_error"]["beta"], 0, atol=2e-3)
+
+
+def test_the_curvature_of_the_target_is_computed_once(monkeypatch):
+    """A frame serves the combination and the diagnosis."""
+    directions = []
+    products = vcmc.target.Target.hessian_products
+
+    def counted(self, point, vectors):
+        directions.append(len(vectors))
+        return products(self, point, vectors)
+
+    monkeypatch.setattr(vcmc.target.Target, "hessian_products", counted)
+    model, partition, *_ = regression(60, 2000, 5)
+    draws = exact_draws(partition, 60, 12)
+    tree = vcmc.combine({"beta": draws}, model=model, rows=partition, num_draws=70, progress=False)
+    assert sum(directions) == 60
+    assert np.isfinite(tree["sd_error"]["beta"]).all()

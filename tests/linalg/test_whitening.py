@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from vcmc.linalg.operators import MAX_DENSE_DIM, DiagonalOperator
-from vcmc.linalg.whitening import Whitening
+from vcmc.linalg.whitening import MAX_EIGEN_DIM, Whitening
 
 COVARIANCE = np.array([[2.0, 0.9, 0.0], [0.9, 1.0, -0.2], [0.0, -0.2, 0.5]])
 
@@ -57,3 +57,14 @@ def test_negative_curvature_counts_by_its_size_and_infinite_curvature_not_at_all
     np.testing.assert_allclose(root.values @ root.values.T, np.diag([1 / 4, 1 / 9]), rtol=1e-12)
     unknown = Whitening.from_curvature(jnp.zeros(2), jnp.full((2, 2), jnp.nan)).root
     np.testing.assert_allclose(unknown.values @ unknown.values.T, np.eye(2), atol=1e-12)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_large_curvatures_become_the_identity_by_their_size(sign):
+    dim = MAX_EIGEN_DIM + 1
+    factor = np.random.default_rng(0).normal(size=(dim, 3))
+    values = np.r_[sign, np.ones(dim - 1)]
+    vectors, _ = np.linalg.qr(np.c_[factor, np.eye(dim)[:, 3:]])
+    curvature = (vectors * (3 * values)) @ vectors.T
+    root = np.asarray(Whitening.from_curvature(jnp.zeros(dim), jnp.asarray(curvature)).root.values)
+    np.testing.assert_allclose(root @ root.T, np.eye(dim) / 3, atol=1e-9)

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from vcmc.linalg.operators import DenseOperator, DiagonalOperator
-from vcmc.variational.curvature import CoordinateCurvature, DenseCurvature, Evaluation
+from vcmc.variational.curvature import (
+    CoordinateCurvature,
+    DenseCurvature,
+    Evaluation,
+    FrameCurvature,
+)
 
 MEAN = np.array([0.5, -1.0, 2.0])
 DENSE = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 0.7]])
@@ -56,6 +61,33 @@ def test_a_step_by_coordinates_ends_at_a_diagonal_gaussian_target():
 
 def test_the_control_has_the_expectation_that_it_says():
     start = evaluation(DENSE, DenseOperator(np.diag([1.0, 2.0, 0.5])))
-    second_moment = start.white.T @ start.white / len(start.white)
+    second_moment = DenseOperator.second_moment(start.white)
     values, expected = DenseCurvature(DENSE).control(start, MEAN, second_moment)
     assert np.mean(values) == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_step_in_a_frame_ends_at_a_diagonal_gaussian_target():
+    """The control variate has the wrong curvature, which costs nothing but noise."""
+    diagonal = np.array([1.2, 1.0, 0.9])
+    start = evaluation(np.diag(diagonal), DiagonalOperator(np.array([0.9, 1.0, 1.1])))
+    step = FrameCurvature.identity(3).newton_step(
+        start, lambda directions: pytest.fail("it needs no products"), force=False
+    )
+    np.testing.assert_allclose(step.scale.diagonals() ** -2, diagonal, rtol=0.01)
+    np.testing.assert_allclose(step.shift, MEAN, rtol=0.01)
+    np.testing.assert_allclose(step.curvature.diagonal, step.scale.diagonals() ** -2, rtol=1e-12)
+    ratios = diagonal * start.scale.diagonals() ** 2
+    expected = 0.5 * np.sum(ratios - 1 - np.log(ratios)) + 0.5 * MEAN @ (diagonal * MEAN)
+    assert step.gain == pytest.approx(expected, rel=0.01)
+
+
+def test_the_control_in_a_frame_has_the_expectation_that_it_says():
+    start = evaluation(DENSE, DiagonalOperator(np.array([1.0, 2.0, 0.5])))
+    second_moment = DiagonalOperator.second_moment(start.white)
+    curvature = FrameCurvature(np.array([1.2, 1.0, 0.9]))
+    values, expected = curvature.control(start, MEAN, second_moment)
+    assert expected == pytest.approx(values.mean())
+    exact = evaluation(np.diag(curvature.diagonal), start.scale)
+    np.testing.assert_allclose(curvature.control(exact, MEAN, second_moment)[0], exact.values)
+    residuals = curvature.residual_scores(exact)
+    np.testing.assert_allclose(residuals, np.tile(curvature.diagonal * MEAN, (200, 1)))

@@ -12,15 +12,23 @@ $$F = c + B \bigl(a + \sum_k V_k y_k\bigr),$$
 so that $a = 0$, $V_k = I$ are the averages with the initial weights, and all learned numbers are of
 order one. With one $V$ for all shards, the family is a map on top of consensus draws; it keeps
 their share of the posterior's skewness.
+
+With too many coordinates, or too few draws, for a matrix per shard, $B$ is a frame of the target
+(`linalg/frames.py`), and averages and scales are diagonal in it: with weights $w_k$,
+$y_k = s^{-1} w_k B^{-1} (\theta_k - \bar\theta_k)$, where $s$ are the sds of the averages, and
+$V = \mathrm{diag}(s)$ gives the averages.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ..linalg.frames import MAX_FRAME_DIM, FrameOperator
 from ..linalg.operators import (
     MAX_DENSE_DIM,
     AbstractMatrix,
@@ -39,6 +47,9 @@ from .weights import AbstractStart, Free
 MIN_DRAWS_PER_DIM = 5
 MIN_POOLED_DRAWS_PER_DIM = 2  # with fewer draws of all shards, covariances cannot be estimated
 
+FrameNear = Callable[[Float[np.ndarray, " dim"]], Whitening | None]
+"""A function from a point to coordinates whitened by the target's curvature near it."""
+
 
 class AffineMoments(NamedTuple):
     """Means of the shards' prepared draws, and the covariance of each, or of their sum."""
@@ -50,8 +61,8 @@ class AffineMoments(NamedTuple):
 class Affine(AbstractAggregator):
     """A shift, and a scale for all shards or for each.
 
-    `whitening` is $c$ and $B$, `transforms` are $B^{-1} S_k$. The scale is an operator of the same
-    kind as $B$: dense or diagonal.
+    `whitening` is $c$ and $B$, `transforms` are $B^{-1} S_k$, or $w_k / s$ in a frame. The scale is
+    an operator of the same kind as the transforms: dense or diagonal.
     """
 
     shift: Free
@@ -62,17 +73,23 @@ class Affine(AbstractAggregator):
     per_shard: bool = eqx.field(static=True)
 
     @property
-    def root(self) -> AbstractMatrix:
-        """The root $B$ of the covariance of averages."""
-        return cast(AbstractMatrix, self.whitening.root)
+    def frame(self) -> FrameOperator | None:
+        """The frame in which averages are made, if they are not made in the points' coordinates."""
+        return self.whitening.root if isinstance(self.whitening.root, FrameOperator) else None
+
+    @property
+    def root(self) -> AbstractMatrix | FrameOperator:
+        """The root $B$ of the covariance of averages, or of the frame."""
+        return cast(AbstractMatrix | FrameOperator, self.whitening.root)
 
     @property
     def scale_operator(self) -> AbstractMatrix:
         """The learned scale, as an operator: one, or a batch with one per shard."""
-        return type(self.root)(self.scale.values)
+        return type(self.transforms)(self.scale.values)
 
     def prepare(self, points: Float[Array, "shard dim"]) -> Float[Array, "shard dim"]:
-        return self.transforms @ (points - self.means)
+        centred = points - self.means
+        return self.transforms @ (centred if self.frame is None else self.frame.solve(centred))
 
     def merge(self, prepared: Float[Array, "shard dim"]) -> Point:
         return self.whitening.unwhiten(self.shift.values + self._scaled(prepared))
@@ -100,19 +117,23 @@ class Affine(AbstractAggregator):
     def log_dets(self, prepared: Float[Array, "shard dim"]) -> Float[Array, " shard"]:
         del prepared
         scales = jnp.broadcast_to(self.scale_operator.log_det(), len(self.means))
-        return scales + self.transforms.log_det() + self.root.log_det()
+        # to a frame and back
+        root = self.root.log_det() if self.frame is None else jnp.zeros(())
+        return scales + self.transforms.log_det() + root
 
     def moments(self, prepared: Float[Array, "shard draw dim"]) -> AffineMoments:
-        values = self.root.covariances(prepared).values
+        kind = type(self.transforms)
+        values = kind.covariances(prepared).values
         if not self.per_shard:
             values = values.sum(axis=0)
-        return AffineMoments(prepared.mean(axis=1), type(self.root)(jnp.asarray(values)))
+        return AffineMoments(prepared.mean(axis=1), kind(jnp.asarray(values)))
 
     def precision(self, moments: AffineMoments) -> Float[np.ndarray, "dim dim"] | None:
         covariance = moments.covariance.numpy()
         if self.per_shard:
             covariance = type(covariance)(covariance.values.sum(axis=0))
-        return self.root.numpy().congruence(covariance).inverse().dense()
+        # (B C Bᵀ)⁻¹, without factorizing the product
+        return self.root.numpy().inverse().T.congruence(covariance.inverse()).dense()
 
     def covariance(self, moments: AffineMoments) -> AbstractMatrix:
         scale = self.scale_operator
@@ -128,8 +149,13 @@ class Affine(AbstractAggregator):
 
     def shard_weights(self) -> Float[Array, "shard dim"]:
         # once in a run, in NumPy: JAX would take longer to compile it than NumPy to run it
-        scales = self.root.numpy().compose(self.scale_operator.numpy())
-        return jnp.asarray(scales.product_diagonals(self.transforms.numpy()))
+        scale, transforms = self.scale_operator.numpy(), self.transforms.numpy()
+        root = self.root.numpy()
+        if isinstance(root, FrameOperator):
+            weights = root.similar_diagonals(cast(DiagonalOperator, scale.compose(transforms)))
+        else:
+            weights = root.compose(scale).product_diagonals(transforms)
+        return jnp.asarray(weights)
 
 
 class AffineFamily(AbstractFamily):
@@ -139,7 +165,8 @@ class AffineFamily(AbstractFamily):
 
     Args:
         full: scale by matrices, not coordinate by coordinate; by default if there are at most 600
-            coordinates, and enough draws to estimate covariances.
+            coordinates, and enough draws to estimate covariances. Where there are not,
+            `Variational` chooses coordinates by the curvature of the target.
         per_shard: learn a scale for each shard, in place of one on top of averages.
     """
 
@@ -147,43 +174,68 @@ class AffineFamily(AbstractFamily):
     per_shard: bool = False
 
     def fit(
-        self, space: Product, draws: Float[Array, "shard draw dim"], start: AbstractStart
+        self,
+        space: Product,
+        draws: Float[Array, "shard draw dim"],
+        start: AbstractStart,
+        frame_near: FrameNear | None = None,
     ) -> AbstractAggregator:
+        """Return the averages with the initial weights of `start`.
+
+        Where covariances cannot be estimated, they are averages in the frame of the target that
+        `frame_near` returns, if it is given.
+        """
         alignments = common_labels(space, draws)
         for alignment in alignments:
             draws = relabel(space, draws, alignment)
-        fitted: AbstractAggregator = self._fit(draws, start)
+        fitted: AbstractAggregator = self._affine(self._averages(draws, start, frame_near))
         for alignment in reversed(alignments):
             fitted = Combinatorial(fitted, alignment, space, alternating=False)
         return fitted
 
-    def _fit(self, draws: Float[Array, "shard draw dim"], start: AbstractStart) -> Affine:
+    def _averages(
+        self,
+        draws: Float[Array, "shard draw dim"],
+        start: AbstractStart,
+        frame_near: FrameNear | None,
+    ) -> "_Averages":
         num_shards, num_draws, dim = draws.shape
         pooled_draws = num_shards * (num_draws - 1)
         enough = dim <= MAX_DENSE_DIM and pooled_draws > MIN_POOLED_DRAWS_PER_DIM * dim
-        full = enough if self.full is None else self.full
-        averages = (_dense_averages if full else _diagonal_averages)(draws, start)
-        scale = averages.root.identity(dim).values
+        if enough if self.full is None else self.full:
+            return _dense_averages(draws, start)
+        if self.full is None and frame_near is not None and 1 < dim <= MAX_FRAME_DIM:
+            frame = frame_near(np.asarray(draws).mean(axis=(0, 1)))
+            if frame is not None:
+                return _framed_averages(draws, start, frame)
+        return _diagonal_averages(draws, start)
+
+    def _affine(self, averages: "_Averages") -> Affine:
+        scale = averages.scale
         if self.per_shard:
-            scale = np.broadcast_to(scale, (num_shards, *scale.shape))
-        operator = type(averages.root)
+            scale = np.broadcast_to(scale, (len(averages.means), *scale.shape))
+        root = jax.tree.map(jnp.asarray, averages.root)
         return Affine(
-            Free(jnp.asarray(np.zeros(dim))),
+            Free(jnp.asarray(np.zeros(averages.means.shape[1]))),
             Free(jnp.asarray(scale)),
-            Whitening(jnp.asarray(averages.centre), operator(jnp.asarray(averages.root.values))),
+            Whitening(jnp.asarray(averages.centre), root),
             jnp.asarray(averages.means),
-            operator(jnp.asarray(averages.transforms)),
+            jax.tree.map(jnp.asarray, averages.transforms),
             self.per_shard,
         )
 
 
 class _Averages(NamedTuple):
-    """Weighted averages of the shards' draws: centre, root of their covariance, and B⁻¹ S_k."""
+    """Weighted averages of the shards' draws.
+
+    Centre, root of their covariance or of a frame, B⁻¹ S_k, and the scale that gives the averages.
+    """
 
     means: Float[np.ndarray, "shard dim"]
     centre: Float[np.ndarray, " dim"]
-    root: AbstractMatrix
-    transforms: np.ndarray
+    root: AbstractMatrix | FrameOperator
+    transforms: AbstractMatrix
+    scale: np.ndarray
 
 
 def _dense_averages(draws: Float[Array, "shard draw dim"], start: AbstractStart) -> _Averages:
@@ -200,7 +252,8 @@ def _dense_averages(draws: Float[Array, "shard draw dim"], start: AbstractStart)
     else:
         covariance = np.einsum("kij,kjl,kml->im", weights, covariances, weights, optimize=True)
     root = covariance_root(covariance)
-    return _Averages(means, centre, DenseOperator(root), np.linalg.inv(root) @ weights)
+    transforms = DenseOperator(np.linalg.inv(root) @ weights)
+    return _Averages(means, centre, DenseOperator(root), transforms, np.eye(dim))
 
 
 def _diagonal_averages(draws: Float[Array, "shard draw dim"], start: AbstractStart) -> _Averages:
@@ -210,4 +263,20 @@ def _diagonal_averages(draws: Float[Array, "shard draw dim"], start: AbstractSta
     weights = np.asarray(start.diagonal(draws).values)
     centre = np.sum(weights * means, axis=0)
     sds = np.einsum("kj,knj->nj", weights, values - means[:, None]).std(axis=0)
-    return _Averages(means, centre, DiagonalOperator(sds), weights / sds)
+    transforms = DiagonalOperator(weights / sds)
+    return _Averages(means, centre, DiagonalOperator(sds), transforms, np.ones_like(sds))
+
+
+def _framed_averages(
+    draws: Float[Array, "shard draw dim"], start: AbstractStart, frame: Whitening
+) -> _Averages:
+    """Average with a weight for each shard and coordinate of a frame."""
+    root = cast(FrameOperator, frame.root)
+    values = np.asarray(draws)
+    means = values.mean(axis=1)
+    white = np.stack([frame.whiten(shard) for shard in values])
+    weights = np.asarray(start.diagonal(cast(Array, white)).values)
+    centre = frame.unwhiten(np.sum(weights * white.mean(axis=1), axis=0))
+    # as if shards were independent: there are more pairs of draws than were made
+    sds = np.sqrt(np.sum(weights**2 * white.var(axis=1), axis=0))
+    return _Averages(means, centre, root, DiagonalOperator(weights / sds), sds)

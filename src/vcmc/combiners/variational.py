@@ -133,7 +133,7 @@ class Variational(AbstractCombiner):
     ) -> tuple[_Candidate, _Candidate, list[OptimizationResult]]:
         """Learn weights and align labels in turn; return the initial and the final candidate."""
         target, draws = cast(Target, shards.target), shards.stacked
-        aggregator = self.family.fit(shards.space, draws, self.start)
+        aggregator = self._fit(shards.space, draws, target)
         weights = weights_of(aggregator)
         # weights of an earlier run may be those of other labels of exchangeable components
         if shards.learned is not None and not shards.space.labelled():
@@ -156,6 +156,14 @@ class Variational(AbstractCombiner):
             if result.failed or aggregator is learned or eqx.tree_equal(aggregator, learned):
                 break
         return candidates[0], candidates[-1], results
+
+    def _fit(
+        self, space: Product, draws: Float[Array, "shard draw dim"], target: Target
+    ) -> AbstractAggregator:
+        """Return the family's member to start from; affine maps may need the target's curvature."""
+        if isinstance(self.family, AffineFamily) and isinstance(self.optimizer, Newton):
+            return self.family.fit(space, draws, self.start, target.frame_near)
+        return self.family.fit(space, draws, self.start)
 
     def _log_density(
         self,

@@ -23,10 +23,12 @@ from ..density import log_priors
 from ..linalg.shrinkage import TINY
 from ..linalg.whitening import Whitening
 from ..target import Target
+from .coordinates import coordinates_of
 
 NODE_DISTANCE = 0.5  # in s: sds of Gaussian, Student and log-gamma densities are right to 0.5 %
 MAX_NODE = 5.0  # in s: 74 sds
 MAX_LINES = 24  # 500 evaluations: lines of more coordinates would double the cost of a diagnosis
+MAX_CANDIDATES = 600  # coordinates whose lines are looked at by the prior: 300 MB of points
 # Sd of the density along the line to that of the draws. On sound results it is below 1.02
 # (logistic, robust and Poisson regressions, rates, mixtures); on missed tails and slabs that make
 # an sd wrong by 15 %, above 1.15.
@@ -55,8 +57,9 @@ class Profiles(NamedTuple):
 
 def profile(draws: Draws, target: Target, seed: int) -> Profiles:
     """Evaluate the target along the lines of all coordinates, or of those most in doubt."""
-    whitening = Whitening.from_draws(draws)
-    directions = _line_directions(whitening)
+    whitening = coordinates_of(draws, target).whitening
+    candidates = _candidates(len(whitening.centre), seed)
+    directions = _line_directions(whitening, candidates)
     s = np.arange(-MAX_NODE, MAX_NODE + NODE_DISTANCE / 2, NODE_DISTANCE)
     t = np.sinh(s)
     chosen = _chosen_lines(whitening, directions, t, target, seed)
@@ -66,7 +69,7 @@ def profile(draws: Draws, target: Target, seed: int) -> Profiles:
     )
     values = values.reshape(len(chosen), len(t))
     slopes = np.einsum("lnd,ld->ln", scores.reshape(lines.shape), directions[chosen])
-    return Profiles(chosen, _sds(values, s), _steps(values, slopes, s))
+    return Profiles(candidates[chosen], _sds(values, s), _steps(values, slopes, s))
 
 
 def profile_doubts(profiles: Profiles, names: Sequence[str]) -> list[str]:
@@ -94,31 +97,42 @@ def _named(coordinates: Int[np.ndarray, " line"], names: Sequence[str]) -> str:
     return shown + (f" and {num_left} more" if num_left > 0 else "")
 
 
-def _line_directions(whitening: Whitening) -> Float[np.ndarray, "dim dim"]:
-    """Return, for each coordinate, the change of a point per sd of that coordinate."""
-    white = whitening.root_rows
+def _candidates(dim: int, seed: int) -> Int[np.ndarray, " line"]:
+    """Return all coordinates, or some of them at random."""
+    if dim <= MAX_CANDIDATES:
+        return np.arange(dim)
+    return np.sort(np.random.default_rng((seed, dim)).permutation(dim)[:MAX_CANDIDATES])
+
+
+def _line_directions(
+    whitening: Whitening, coordinates: Int[np.ndarray, " line"]
+) -> Float[np.ndarray, "line dim"]:
+    """Return, for some coordinates, the change of a point per sd of that coordinate."""
+    units = np.zeros((len(coordinates), len(whitening.centre)))
+    units[np.arange(len(coordinates)), coordinates] = 1.0
+    white = np.asarray(whitening.whiten_scores(units))
     lengths = np.linalg.norm(white, axis=1, keepdims=True)
     return np.asarray(whitening.unwhiten_directions(white / np.maximum(lengths, TINY)))
 
 
 def _chosen_lines(
     whitening: Whitening,
-    directions: Float[np.ndarray, "dim dim"],
+    directions: Float[np.ndarray, "line dim"],
     t: Float[np.ndarray, " node"],
     target: Target,
     seed: int,
 ) -> Int[np.ndarray, " line"]:
-    """Return all coordinates, or those along which the prior is least quadratic, and others."""
-    dim = len(directions)
-    if dim <= MAX_LINES:
-        return np.arange(dim)
+    """Return all lines, or those along which the prior is least quadratic, and others."""
+    count, dim = directions.shape
+    if count <= MAX_LINES:
+        return np.arange(count)
     near = t[np.abs(t) < 10]
     lines = whitening.centre + near[:, None] * directions[:, None]
-    values = log_priors(target.model, lines.reshape(-1, dim)).reshape(dim, len(near))
+    values = log_priors(target.model, lines.reshape(-1, dim)).reshape(count, len(near))
     basis = np.stack([np.ones_like(near), near, near**2], axis=1)
     residuals = values.T - basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]
     doubt = np.nan_to_num(np.abs(residuals).max(axis=0), nan=np.inf)
-    doubt = doubt + 1e-6 * np.random.default_rng(seed).uniform(size=dim)  # breaks ties at random
+    doubt = doubt + 1e-6 * np.random.default_rng(seed).uniform(size=count)  # breaks ties at random
     return np.sort(np.argsort(-doubt)[:MAX_LINES])
 
 

@@ -36,6 +36,10 @@ class Moments(NamedTuple):
         """Return the moments of draws."""
         return cls(values.mean(axis=0), values.std(axis=0))
 
+    def stretched(self, factors: Float[np.ndarray, " quantity"]) -> "Moments":
+        """Return the moments with other sds."""
+        return Moments(self.mean, self.sd * factors)
+
 
 def missing_skewness(
     white: Values,

@@ -12,9 +12,10 @@ from jaxtyping import Float
 
 from ..samplers.proposals import Proposal
 from ..target import Target
+from .coordinates import Quantities
 from .importance import smoothed_weights
 from .quantiles import LEVELS
-from .selfcheck import Errors, Quantities
+from .selfcheck import Errors
 
 NUM_PROPOSALS = 1000
 WIDE = 3.0  # times the draws' scale, of half of the proposals: they look for mass beyond the draws

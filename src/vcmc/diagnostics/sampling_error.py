@@ -72,6 +72,12 @@ class DrawSource(NamedTuple):
         moment_draws = None if uses_target else float(1 / np.mean(1 / typical))
         return cls(None if pairs is None else pairs.shape[1], pairs, typical, moment_draws)
 
+    def subset(self, indices: Int[np.ndarray, " chosen"]) -> "DrawSource":
+        """Return the source of some of the draws."""
+        pairs = None if self.pairs is None else self.pairs[:, indices]
+        num_independent = min(self.num_independent or np.inf, len(indices))
+        return self._replace(num_independent=num_independent, pairs=pairs)
+
 
 class SamplingVariances(NamedTuple):
     """Variances of mean, sd and quantiles by chance, for a mean and a covariance that are given.

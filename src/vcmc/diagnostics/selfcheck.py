@@ -10,12 +10,11 @@ term of size $\epsilon$ in the log density changes means, variances and $\rho$ b
 $\epsilon^2$.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from ..linalg.operators import AbstractMatrix, DenseOperator, DiagonalOperator
 from ..linalg.shrinkage import TINY
@@ -28,11 +27,13 @@ from ..linalg.stein import (
     Vector,
     bounded_inverse_root,
     conjugate_gradients,
+    diagonal_stein_estimate,
     matrix_from_products,
     stein_estimate,
 )
 from ..linalg.whitening import Whitening
 from ..target import Target
+from .coordinates import Coordinates, Linearization, Quantities, coordinates_of, linearize
 from .discrepancy import kernel_stein_discrepancy
 from .importance import pareto_k
 from .quantiles import LEVELS, Moments, corrected_quantile, missing_skewness, quantiles_at
@@ -50,8 +51,7 @@ MAX_GAUSSIAN_SHARE = 0.05  # below, mean and covariance describe the posterior
 SHAPE_ERROR = 0.5
 PATH_ERROR = 0.5
 HIDDEN_SHARE = 0.25  # of the nonlinear share, which matters even if draws have the right skewness
-
-Quantities = Callable[[Float[Array, "draw dim"]], Float[np.ndarray, "draw quantity"]]
+MAX_MOVED_VALUES = 2**23  # draws times coordinates that are moved; of more draws, some are assessed
 
 
 class Errors(NamedTuple):
@@ -146,6 +146,8 @@ class Assessment(NamedTuple):
         num_not_finite: evaluations that were not finite.
         log_densities: log densities at the points.
         log_det: log determinant of the correction's scale.
+        frame: the coordinates of the draws, if they are a frame of the target.
+        sds: the target's sds in them.
     """
 
     draws: Draws
@@ -160,6 +162,8 @@ class Assessment(NamedTuple):
     num_not_finite: int
     log_densities: Float[np.ndarray, " point"] = np.empty(0)
     log_det: float = 0.0
+    frame: Whitening | None = None
+    sds: Vector | None = None
 
     def improves_on(self, other: "Assessment") -> bool:
         """Return whether these draws, made by the other's correction, are no worse than its draws.
@@ -194,13 +198,18 @@ def self_check(
         seed: the seed of the evaluated draws.
         source: where the draws come from; by default they are independent.
     """
+    source = source or DrawSource(len(draws))
+    max_draws = max(MAX_MOVED_VALUES // draws.shape[1], 2 * NUM_POINTS)
+    if len(draws) > max_draws:
+        chosen = np.arange(max_draws) * len(draws) // max_draws
+        draws, source = draws[chosen], source.subset(chosen)
     first, last, is_settled = _assess_repeatedly(draws, target, seed)
     common = *first.score_diagnostics, first.num_points, first.num_not_finite
     if not last.corrected or last.least_curvature < MIN_CURVATURE:
         # without a maximum nearby there is no distance to measure
         return SelfCheck(None, np.nan, last.least_curvature, *common)
 
-    errors, shares = _errors(draws, last, quantities, source or DrawSource(len(draws)))
+    errors, shares = _errors(draws, last, quantities, source)
     not_linear = float(np.nanmax(shares))
     if not is_settled:  # no shift and scale brings the draws to the posterior
         return SelfCheck(None, max(not_linear, 1.0), last.least_curvature, *common)
@@ -212,9 +221,11 @@ def _errors(
 ) -> tuple[Errors, Float[np.ndarray, " quantity"]]:
     """Return the errors of all quantities, and the nonlinear share of the scores along each."""
     original, values = quantities(jnp.asarray(draws)), quantities(jnp.asarray(last.draws))
-    white, nonlinear_scores = _along_quantities(values, last)
+    white, nonlinear_scores, stretches = _along_quantities(quantities, values, last)
     shares = np.var(nonlinear_scores, axis=0)
-    corrected = [Moments.of(quantities(jnp.asarray(draws))) for draws in last.corrected]
+    corrected = [
+        Moments.of(quantities(jnp.asarray(draws))).stretched(stretches) for draws in last.corrected
+    ]
     means, sds = (np.stack(arrays) for arrays in zip(*corrected, strict=True))
     # constants have no error
     varies = sds[0] > ROUNDING * (np.abs(means[0]) + np.abs(original).max(axis=0))
@@ -294,7 +305,8 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
         unknown = np.nan, np.nan, np.nan
         return Assessment(draws, draws, points, [], draws, False, np.nan, unknown, *counts)
 
-    whitening = Whitening.from_draws(draws)
+    coordinates = coordinates_of(draws, target)
+    whitening = coordinates.whitening
     white, white_scores = whitening.whiten(draws), whitening.whiten_scores(scores)
 
     def hessian_products(directions: Directions) -> Directions:
@@ -303,8 +315,7 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
         )
         return -whitening.whiten_scores(np.asarray(products))
 
-    estimator = _dense_corrections if whitening.is_dense else _coordinate_corrections
-    estimate = estimator(white[points], white_scores, hessian_products)
+    estimate = _corrections(coordinates, white[points], white_scores, hessian_products)
     corrected_draws = [
         whitening.unwhiten(correction.shift + white @ correction.scale.T)
         for correction in estimate.corrections
@@ -324,7 +335,23 @@ def _assess(draws: Draws, target: Target, generator: np.random.Generator) -> Ass
         *counts,
         values,
         float(estimate.corrections[0].scale.log_det()),
+        *(
+            (whitening, estimate.corrections[0].scale.diagonals())
+            if coordinates.curvature is not None
+            else ()
+        ),
     )
+
+
+def _corrections(
+    coordinates: Coordinates, white: Draws, scores: Draws, hessian_products: HessianProducts
+) -> CorrectionEstimate:
+    """Estimate corrections as the coordinates allow."""
+    if coordinates.curvature is not None:
+        return _frame_corrections(white, scores, coordinates.curvature)
+    is_dense = coordinates.whitening.is_dense
+    estimator = _dense_corrections if is_dense else _coordinate_corrections
+    return estimator(white, scores, hessian_products)
 
 
 def _dense_corrections(
@@ -342,6 +369,21 @@ def _dense_corrections(
         for (root, _), estimate in zip(roots, estimates, strict=True)
     ]
     return CorrectionEstimate(corrections, estimates[0].nonlinear_scores, roots[0][1])
+
+
+def _frame_corrections(white: Draws, scores: Draws, curvature: Vector) -> CorrectionEstimate:
+    """Estimate corrections with a scale for each coordinate of a frame."""
+    estimates = [
+        diagonal_stein_estimate(white[sample], scores[sample], curvature)
+        for sample in _jackknife_samples(len(white))
+    ]
+    precisions = [np.maximum(np.abs(estimate.precision), MIN_CURVATURE) for estimate in estimates]
+    corrections = [
+        Correction(estimate.mean_score / precision, DiagonalOperator(precision**-0.5))
+        for estimate, precision in zip(estimates, precisions, strict=True)
+    ]
+    least = float(estimates[0].precision.min())
+    return CorrectionEstimate(corrections, estimates[0].nonlinear_scores, least)
 
 
 def _coordinate_corrections(
@@ -375,11 +417,14 @@ def _jackknife_samples(count: int) -> list[np.ndarray]:
 
 
 def _along_quantities(
-    quantities: Float[np.ndarray, "draw quantity"], assessment: Assessment
-) -> tuple[Float[np.ndarray, "draw quantity"], Float[np.ndarray, "point quantity"]]:
+    quantities: Quantities, values: Float[np.ndarray, "draw quantity"], assessment: Assessment
+) -> Linearization:
     """Return white draws and nonlinear scores along the direction in which each quantity grows."""
-    white = assessment.white
-    directions = (quantities - quantities.mean(axis=0)).T @ white / len(white)
+    white, frame, sds = assessment.white, assessment.frame, assessment.sds
+    if frame is not None and sds is not None:
+        return linearize(quantities, frame, white, sds, assessment.nonlinear_scores)
+    directions = (values - values.mean(axis=0)).T @ white / len(white)
     lengths = np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), TINY)
     directions = (directions / lengths).T
-    return white @ directions, assessment.nonlinear_scores @ directions
+    nonlinear_scores = assessment.nonlinear_scores @ directions
+    return Linearization(white @ directions, nonlinear_scores, np.ones(values.shape[1]))

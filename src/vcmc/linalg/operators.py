@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from .shrinkage import means_and_covariances
 
-MAX_DENSE_DIM = 600  # coordinates; matrices of more take too long
+MAX_DENSE_DIM = 600  # coordinates; a matrix of more for each shard takes too long
 
 Values = Any  # a NumPy or JAX array; jaxtyping's Array is JAX's alone
 
@@ -54,6 +54,10 @@ class AbstractOperator(eqx.Module):
     @abc.abstractmethod
     def similarity(self, inner: "AbstractMatrix") -> "AbstractMatrix":
         r"""Return $A C A^{-1}$, or $A C_k A^{-1}$ for a batch."""
+
+    def numpy(self) -> Self:
+        """Return the same operator on NumPy arrays."""
+        return jax.tree.map(np.asarray, self)
 
 
 class IdentityOperator(AbstractOperator):
@@ -100,6 +104,11 @@ class AbstractMatrix(AbstractOperator):
     @abc.abstractmethod
     def covariances(cls, draws: Float[Values, "shard draw dim"]) -> Self:
         """Return each shard's covariance, as far as this kind of operator can hold it."""
+
+    @classmethod
+    @abc.abstractmethod
+    def second_moment(cls, draws: Float[np.ndarray, "draw dim"]) -> Self:
+        """Return the second moment of draws, as far as this kind of operator can hold it."""
 
     @classmethod
     @abc.abstractmethod
@@ -162,10 +171,6 @@ class AbstractMatrix(AbstractOperator):
     ) -> Float[Values, ""]:
         r"""Return $\operatorname{tr}(M \sum_k S_k C_k S_k)$ for diagonal matrices $S_k$."""
 
-    def numpy(self) -> Self:
-        """Return the same operator on NumPy arrays."""
-        return jax.tree.map(np.asarray, self)
-
     def interpolate(self, other: Self, share: float) -> Self:
         """Return the operator that is some share of the way to another."""
         return type(self)(self.values + share * (other.values - self.values))
@@ -188,6 +193,10 @@ class DenseOperator(AbstractMatrix):
     @classmethod
     def covariances(cls, draws: Float[Values, "shard draw dim"]) -> Self:
         return cls(means_and_covariances(draws)[1])
+
+    @classmethod
+    def second_moment(cls, draws: Float[np.ndarray, "draw dim"]) -> Self:
+        return cls(draws.T @ draws / len(draws))
 
     @classmethod
     def from_dense(cls, matrix: Float[Values, "dim dim"]) -> Self:
@@ -282,6 +291,10 @@ class DiagonalOperator(AbstractMatrix):
     @classmethod
     def covariances(cls, draws: Float[Values, "shard draw dim"]) -> Self:
         return cls(np.asarray(draws).var(axis=1))
+
+    @classmethod
+    def second_moment(cls, draws: Float[np.ndarray, "draw dim"]) -> Self:
+        return cls(np.mean(draws**2, axis=0))
 
     @classmethod
     def from_dense(cls, matrix: Float[Values, "dim dim"]) -> Self:

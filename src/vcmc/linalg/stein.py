@@ -71,6 +71,37 @@ def stein_estimate(
     return SteinEstimate(mean_score, curvature - slope, centred - white @ slope, factor)
 
 
+class DiagonalSteinEstimate(NamedTuple):
+    """The mean score, the diagonal of the precision, and the nonlinear part of the scores."""
+
+    mean_score: Vector
+    precision: Vector
+    nonlinear_scores: Draws
+
+
+def diagonal_stein_estimate(
+    white: Draws, scores: Draws, curvature: Vector
+) -> DiagonalSteinEstimate:
+    """Estimate a target's mean score and the diagonal of its precision from scores at draws.
+
+    Differences between coordinates are shrunk by their noise.
+
+    Args:
+        white: draws of mean zero and variances one.
+        scores: the target's scores at the draws.
+        curvature: the diagonal of minus the target's Hessian at zero, the control variate.
+    """
+    residuals = scores + white * curvature
+    mean_score = residuals.mean(axis=0)
+    centred = residuals - mean_score
+    terms = centred * white
+    slopes = terms.mean(axis=0)
+    noise = terms.var(axis=0).mean() / len(terms)
+    share = max(0.0, 1 - noise / max(float(np.var(slopes)), TINY))
+    slopes = slopes.mean() + share * (slopes - slopes.mean())
+    return DiagonalSteinEstimate(mean_score, curvature - slopes, centred - white * slopes)
+
+
 def _shrinkage(mean: Matrix, residuals: Draws, white: Draws) -> float:
     """Return the factor that shrinks the mean of r zᵀ by its noise (James and Stein)."""
     count = len(residuals)

@@ -22,6 +22,7 @@ from .operators import (
 from .shrinkage import covariance_root
 
 MIN_DRAWS_PER_DIM = 1.5  # with fewer draws, a covariance is close to singular
+MAX_EIGEN_DIM = 500  # coordinates; of more, an eigendecomposition takes longer than the curvature
 MIN_RELATIVE_CURVATURE = 1e-10  # eigenvalues below this share of the largest are rounding errors
 
 
@@ -97,6 +98,18 @@ class Whitening(eqx.Module):
 def _inverse_root(curvature: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
     """Return a root of the inverse of a curvature's absolute value; of I if it is not finite."""
     curvature = jnp.where(jnp.isfinite(curvature).all(), curvature, jnp.eye(len(curvature)))
-    values, vectors = jnp.linalg.eigh((curvature + curvature.T) / 2)
+    curvature = (curvature + curvature.T) / 2
+    if len(curvature) <= MAX_EIGEN_DIM:
+        return _eigen_root(curvature)
+    factor = jnp.linalg.cholesky(curvature)
+    return jax.lax.cond(
+        jnp.isfinite(factor).all(),
+        lambda: jax.scipy.linalg.solve_triangular(factor.T, jnp.eye(len(factor)), lower=False),
+        lambda: _eigen_root(curvature),
+    )
+
+
+def _eigen_root(curvature: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
+    values, vectors = jnp.linalg.eigh(curvature)
     floor = MIN_RELATIVE_CURVATURE * jnp.max(jnp.abs(values))
     return vectors / jnp.sqrt(jnp.maximum(jnp.abs(values), floor))

@@ -17,7 +17,9 @@ from ..linalg.operators import DenseOperator, IdentityOperator
 from ..linalg.whitening import Whitening
 from ..space import Point, Scalar
 
-MAX_WHITENED_DIM = 500  # coordinates; the curvature costs one gradient for each
+# coordinates: the curvature costs one gradient for each, some draws' worth, and a chain's state
+# holds a matrix of 8 MB
+MAX_WHITENED_DIM = 1000
 Root = Float[Array, "dim dim"]
 
 

@@ -15,10 +15,10 @@ from ..aggregators.affine import Affine
 from ..aggregators.base import AbstractAggregator
 from ..aggregators.combinatorial import Combinatorial
 from ..aggregators.weights import Free
-from ..linalg.operators import AbstractMatrix, DiagonalOperator
+from ..linalg.operators import AbstractMatrix, DenseOperator, DiagonalOperator
 from ..linalg.pairing import sum_pairs
 from ..linalg.shrinkage import TINY
-from ..linalg.stein import Directions, Draws, Matrix, Vector
+from ..linalg.stein import Directions, Draws, Vector
 from ..linalg.whitening import Whitening
 from ..target import Target
 from .curvature import (
@@ -26,6 +26,7 @@ from .curvature import (
     CoordinateCurvature,
     DenseCurvature,
     Evaluation,
+    FrameCurvature,
     NewtonStep,
 )
 from .objective import Objective
@@ -77,7 +78,7 @@ class AffineObjective:
         self._target = target
         self._max_noise = max_noise
         self._whitening = Whitening(np.asarray(affine.whitening.centre), affine.root.numpy())
-        self._curvature = DenseCurvature if self._whitening.is_dense else CoordinateCurvature
+        self._curvature = _curvature_kind(affine)
         sums = sum_pairs(np.asarray(objective.prepared), objective.pairs)
         self.num_draws, self.dim = sums.shape
         self._mean = sums.mean(axis=0)
@@ -89,10 +90,11 @@ class AffineObjective:
 
         Of few draws, or for diagonal scales, it is that of the variances.
         """
-        kind, count = type(self._affine.root), len(draws)
+        kind, count = type(self._affine.transforms), len(draws)
         if kind is DiagonalOperator or count < MIN_DRAWS_PER_DIM * self.dim:
             sds = draws.std(axis=0)
-            return kind.from_dense(np.diag(1 / np.where(sds > 0, sds, 1.0)))
+            inverse_sds = 1 / np.where(sds > 0, sds, 1.0)
+            return kind(inverse_sds) if kind is DiagonalOperator else kind(np.diag(inverse_sds))
         values, vectors = np.linalg.eigh(draws.T @ draws / count)
         return kind((vectors / np.sqrt(np.maximum(values, TINY))) @ vectors.T)
 
@@ -108,9 +110,9 @@ class AffineObjective:
         return batch @ self._inverse_symmetric_root(batch).T
 
     @cached_property
-    def _second_moment(self) -> Matrix:
-        """The second moment of all white draws."""
-        return self.white.T @ self.white / len(self.white)
+    def _second_moment(self) -> AbstractMatrix:
+        """The second moment of all white draws, as far as the scale's kind can hold it."""
+        return type(self._affine.transforms).second_moment(self.white)
 
     def start(self, weights: Weights) -> tuple[Vector, AbstractMatrix]:
         """Return the shift and the scale of white draws that weights stand for.
@@ -118,9 +120,8 @@ class AffineObjective:
         The scale is that of the paired draws made symmetric, from which it differs by noise.
         """
         shift, scale = (np.asarray(part.values) for part in weights)
-        if self._whitening.is_dense:
-            scale = (scale + scale.T) / 2
-        operator = type(self._affine.root)(scale)
+        kind = type(self._affine.transforms)
+        operator = kind((scale + scale.T) / 2 if kind is DenseOperator else scale)
         return shift + operator @ self._mean, operator
 
     def weights(self, shift: Vector, scale: AbstractMatrix) -> Weights:
@@ -254,6 +255,13 @@ def _affine(aggregator: AbstractAggregator) -> Affine | None:
     while isinstance(aggregator, Combinatorial):
         aggregator = aggregator.inner
     return aggregator if isinstance(aggregator, Affine) else None
+
+
+def _curvature_kind(affine: Affine) -> type[AbstractCurvature]:
+    """Return the kind of curvature that suits the scale of an affine map."""
+    if affine.frame is not None:
+        return FrameCurvature
+    return DenseCurvature if isinstance(affine.transforms, DenseOperator) else CoordinateCurvature
 
 
 def _standard_error(values: Float[np.ndarray, " draw"]) -> float:

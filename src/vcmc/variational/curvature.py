@@ -1,9 +1,10 @@
-"""The two curvatures of Newton's method: a matrix, or none, with a scale for each coordinate.
+"""The curvatures of Newton's method: a matrix, one number for each coordinate, or none.
 
-Both have one interface. `DenseCurvature` knows minus the Hessian as a matrix: it is a control
-variate, and gives the shift and the scale of a step. `CoordinateCurvature` is for dimensions in
-which matrices are too large or too noisy: shifts come from conjugate gradients on products with the
-Hessian, scales from the scores, and there is no control variate.
+All have one interface. `DenseCurvature` knows minus the Hessian as a matrix: it is a control
+variate, and gives the shift and the scale of a step. `FrameCurvature` does the same with a diagonal
+matrix, in a frame in which the curvature is close to the identity. `CoordinateCurvature` is for
+dimensions in which no matrix can be computed: shifts come from conjugate gradients on products with
+the Hessian, scales from the scores, and there is no control variate.
 """
 
 import abc
@@ -22,6 +23,7 @@ from ..linalg.stein import (
     Vector,
     bounded_inverse_root,
     conjugate_gradients,
+    diagonal_stein_estimate,
     matrix_from_products,
     stein_estimate,
 )
@@ -90,7 +92,7 @@ class AbstractCurvature(abc.ABC):
 
     @abc.abstractmethod
     def control(
-        self, evaluation: Evaluation, centre: Vector, second_moment: Matrix
+        self, evaluation: Evaluation, centre: Vector, second_moment: AbstractMatrix
     ) -> tuple[Float[np.ndarray, " draw"] | float, float]:
         """Return the quadratic about a centre at the draws, and its expectation over all draws.
 
@@ -130,12 +132,12 @@ class DenseCurvature(AbstractCurvature):
         return evaluation.scores + evaluation.offsets @ self.matrix
 
     def control(
-        self, evaluation: Evaluation, centre: Vector, second_moment: Matrix
+        self, evaluation: Evaluation, centre: Vector, second_moment: AbstractMatrix
     ) -> tuple[Float[np.ndarray, " draw"] | float, float]:
         bias, scale = evaluation.shift - centre, evaluation.scale.dense()
         points = bias + evaluation.offsets
         values = -0.5 * np.sum((points @ self.matrix) * points, axis=1)
-        variance = np.sum(scale @ self.matrix @ scale.T * second_moment)
+        variance = np.sum(scale @ self.matrix @ scale.T * second_moment.dense())
         return values, float(-0.5 * (bias @ self.matrix @ bias + variance))
 
     def newton_step(
@@ -163,6 +165,54 @@ class DenseCurvature(AbstractCurvature):
         return NewtonStep(shift, DenseOperator(root), gain, curvature)
 
 
+class FrameCurvature(AbstractCurvature):
+    """The diagonal of minus the Hessian, in a frame in which the rest of it is small."""
+
+    def __init__(self, diagonal: Vector):
+        self.diagonal = diagonal
+
+    @classmethod
+    def identity(cls, dim: int) -> "FrameCurvature":
+        return cls(np.ones(dim))
+
+    @classmethod
+    def from_products(cls, products: HessianProducts, dim: int) -> "FrameCurvature":
+        del products  # a frame is chosen such that they are close to the directions
+        return cls.identity(dim)
+
+    def optimal_scale(self) -> DiagonalOperator:
+        return DiagonalOperator(self.diagonal**-0.5)
+
+    def ascent_direction(self, slope: Vector, products: HessianProducts) -> Vector:
+        return _solve(products, slope, 1 / self.diagonal)
+
+    def residual_scores(self, evaluation: Evaluation) -> Draws:
+        return evaluation.scores + evaluation.offsets * self.diagonal
+
+    def control(
+        self, evaluation: Evaluation, centre: Vector, second_moment: AbstractMatrix
+    ) -> tuple[Float[np.ndarray, " draw"] | float, float]:
+        bias, scale = evaluation.shift - centre, evaluation.scale.diagonals()
+        values = -0.5 * (bias + evaluation.offsets) ** 2 @ self.diagonal
+        squares = bias**2 + scale**2 * second_moment.diagonals()
+        return values, float(-0.5 * squares @ self.diagonal)
+
+    def newton_step(
+        self, evaluation: Evaluation, products: HessianProducts, force: bool
+    ) -> NewtonStep:
+        del products, force
+        scale = evaluation.scale.diagonals()
+        estimate = diagonal_stein_estimate(
+            evaluation.white, evaluation.scores * scale, scale**2 * self.diagonal
+        )
+        ratios = np.clip(estimate.precision, 1 / MAX_VARIANCE_RATIO, MAX_VARIANCE_RATIO)
+        move = estimate.mean_score / ratios
+        gain = 0.5 * estimate.mean_score @ move + _scale_gain(ratios)
+        shift, precision = evaluation.shift + scale * move, ratios / scale**2
+        curvature = FrameCurvature(precision)
+        return NewtonStep(shift, DiagonalOperator(precision**-0.5), float(gain), curvature)
+
+
 class CoordinateCurvature(AbstractCurvature):
     """No curvature but products with the Hessian: each coordinate has a scale of its own."""
 
@@ -188,7 +238,7 @@ class CoordinateCurvature(AbstractCurvature):
         return evaluation.scores
 
     def control(
-        self, evaluation: Evaluation, centre: Vector, second_moment: Matrix
+        self, evaluation: Evaluation, centre: Vector, second_moment: AbstractMatrix
     ) -> tuple[Float[np.ndarray, " draw"] | float, float]:
         del evaluation, centre, second_moment
         return 0.0, 0.0
