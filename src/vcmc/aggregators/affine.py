@@ -128,14 +128,20 @@ class Affine(AbstractAggregator):
             values = values.sum(axis=0)
         return AffineMoments(prepared.mean(axis=1), kind(jnp.asarray(values)))
 
+    # In a frame, moments are diagonal: there are no closed forms, and Newton's method needs none.
+
     def precision(self, moments: AffineMoments) -> Float[np.ndarray, "dim dim"] | None:
+        if isinstance(self.root, FrameOperator):
+            return None
         covariance = moments.covariance.numpy()
         if self.per_shard:
             covariance = type(covariance)(covariance.values.sum(axis=0))
         # (B C Bᵀ)⁻¹, without factorizing the product
         return self.root.numpy().inverse().T.congruence(covariance.inverse()).dense()
 
-    def covariance(self, moments: AffineMoments) -> AbstractMatrix:
+    def covariance(self, moments: AffineMoments) -> AbstractMatrix | None:
+        if isinstance(self.root, FrameOperator):
+            return None
         scale = self.scale_operator
         if self.per_shard:
             return self.root.congruence(scale.sum_congruences(moments.covariance))
@@ -144,8 +150,11 @@ class Affine(AbstractAggregator):
     def expected_square(
         self, moments: AffineMoments, centre: Point, precision: Float[Array, "dim dim"]
     ) -> Scalar:
+        covariance = self.covariance(moments)
+        if covariance is None:
+            return jnp.zeros(())
         bias = self.merge(moments.means) - centre
-        return bias @ precision @ bias + self.covariance(moments).trace_product(precision)
+        return bias @ precision @ bias + covariance.trace_product(precision)
 
     def shard_weights(self) -> Float[Array, "shard dim"]:
         # once in a run, in NumPy: JAX would take longer to compile it than NumPy to run it
