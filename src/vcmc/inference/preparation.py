@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +37,8 @@ from .arguments import check_combiner, check_instance, check_integer, check_mode
 from .chains import Plan
 from .clock import Clock
 from .run_record import RunRecord
+
+UNWHITENED_WARMUP = 300  # steps of NUTS, where the curvature does not give it a metric
 
 
 @dataclass(frozen=True)
@@ -264,7 +267,12 @@ def _choose_sampler(own_sampler: Any, density: Subposterior, start: Point) -> Ab
     """Return the model's own sampler; in place of NUTS, HMC where it is the better one."""
     if own_sampler is not None and not isinstance(own_sampler, NUTS):
         return own_sampler
-    return HMC() if suits_hmc(density, start) else own_sampler or NUTS()
+    if suits_hmc(density, start):
+        return HMC()
+    sampler = own_sampler or NUTS()
+    if sampler.whitens(start.size):
+        return sampler
+    return eqx.tree_at(lambda nuts: nuts.num_warmup, sampler, UNWHITENED_WARMUP)
 
 
 def _one_shard_per_shape(facts: Sequence[ShardFacts]) -> list[int]:
