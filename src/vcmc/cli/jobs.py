@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.columns import Columns
 from ..data.partition import split
 from ..data.shard import AbstractPartition
+from ..data.size import FileRows
 from ..diagnostics.verdict import Diagnosis
 from ..inference.combination import combine
 from ..inference.diagnosis import diagnose
@@ -38,7 +39,7 @@ def run_model(
     data: str,
     out: Path,
     *,
-    num_shards: int,
+    num_shards: int | None,
     num_draws: int,
     seed: int,
     executor: str,
@@ -52,7 +53,7 @@ def run_model(
         model: the model, as `file.py:name`.
         data: the data file.
         out: the run directory.
-        num_shards: number of shards.
+        num_shards: number of shards; None lets vcmc choose it.
         num_draws: draws per shard.
         seed: random seed.
         executor: the executor, as `parse_executor` takes it.
@@ -66,7 +67,8 @@ def run_model(
         with locked(out.absolute()):
             tree = infer(
                 loaded_model,
-                _split(rows, num_shards, seed, columns, out / ROWS),
+                rows if isinstance(rows, Mapping) else FileRows(rows, columns),
+                num_shards=num_shards,
                 seed=seed,
                 num_draws=num_draws,
                 executor=pool,

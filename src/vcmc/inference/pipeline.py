@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,18 @@ from .arguments import check_model
 from .assessment import ONE_SHARD, Assessment, assess, result_tree
 from .clock import Clock
 from .combination import Posterior, combine_shards
-from .preparation import Prepared, Request, as_partition, checked_target, prepare
+from .preparation import (
+    Prepared,
+    Request,
+    as_partition,
+    checked_target,
+    choose_shards,
+    prepare,
+)
 from .refinement import refine_draws
 from .run_record import RunRecord
 from .sampling import ShardDraws, sample, shard_tree
+from .shard_count import TooManyShards
 from .shard_summary import summarize_shards
 
 if TYPE_CHECKING:
@@ -57,13 +66,16 @@ def infer(
             or a `Partition`. If rows do not fit into memory: the path of a Parquet file, of a
             folder of them, or of a Zarr store; a mapping of memory-mapped arrays; or a function
             from a shard's number to its rows.
-        num_shards: number of shards; may be left out if `rows` is a `Partition`.
+        num_shards: number of shards; by default chosen by the size of the rows, the number of
+            coordinates, the executor's slots and the information that shards would hold. The
+            result has it in the attribute `num_shards`, and why in `num_shards_reason`. It is
+            required if `rows` is a function.
         seed: seed of all random numbers: the same seed gives the same draws.
         num_draws: draws of every chain in every shard, and of every chain of the posterior
             unless it is refined.
         thin: keep every `thin`-th draw: a chain makes `thin * num_draws`.
         sampler: how a shard is sampled; by default the model's own sampler, `samplers.HMC()`
-            where shards are large and their density is close to normal, or `samplers.NUTS()`.
+            where the density of the first shard is close to normal, or `samplers.NUTS()`.
         combiner: how draws are combined; by default `combiners.Variational()`, a shift and a
             scale on top of averages.
         executor: where shards are sampled and evaluated: `executors.Local()`, the default,
@@ -109,9 +121,15 @@ def infer(
     )
     _check_combiner(request.combiner, model, overlap)
     with locked(request.store.folder) if request.store else nullcontext():
-        folder = request.store.rows if request.store else None
-        partition = as_partition(rows, num_shards, seed, folder, progress)
-        return _run(model, partition, request, overlap=overlap, refine=refine, progress=progress)
+        partition, request = choose_shards(model, rows, num_shards, request, progress)
+        options = {"overlap": overlap, "refine": refine, "progress": progress}
+        try:
+            return _run(model, partition, request, **options)
+        except TooManyShards as error:
+            fewer = error.fewer
+        partition = as_partition(rows, fewer.number, seed)
+        request = replace(request, num_shards_reason=fewer.reason, may_reduce_shards=False)
+        return _run(model, partition, request, **options)
 
 
 def _run(

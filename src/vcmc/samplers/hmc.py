@@ -25,9 +25,7 @@ from ..density import Subposterior
 from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler
 from .whitening import (
-    MAX_WHITENED_DIM,
     chain_states,
-    non_normality,
     normal_approximation,
     unwhiten,
     whitened_density,
@@ -52,10 +50,12 @@ STATS = {  # statistics of each step, by ArviZ's names
     "step_size": float,
     "walker": int,
 }
-# Above it, trajectories of nearly one length are slow to reach the tails. 96 draws of log-gamma
-# shards of shape 12 (0.13) were unbiased. Those of shape 5 (0.47), and of regressions with Student's t
-# noise on 200 rows (0.17), were too narrow by 0.4 of the sd in the worst coordinate.
-MAX_NON_NORMALITY = 0.12
+# Non-normality of a shard (`whitening.py`). Up to the first, the curvature gives centre and scales:
+# 96 draws of log-gamma shards of shape 12 (0.04) were unbiased. Up to the second, they are learned
+# in a longer warm-up: of shape 5 (0.10) such draws were unbiased, and 0.07 sd off without it. Above,
+# trajectories of nearly one length are slow to reach the tails: of shape 3 (0.3) sds were wrong.
+MAX_NORMAL, MAX_NON_NORMALITY = 0.05, 0.1
+ADAPTIVE_WARMUP = 384  # steps, of which the middle third learns centre and scales
 
 
 class HMCState(NamedTuple):
@@ -130,11 +130,6 @@ class HMC(AbstractSampler):
     def num_adaptation_iterations(self) -> int:
         """Iterations of all walkers during warm-up."""
         return self.num_warmup // self.num_walkers
-
-
-def suits_hmc(density: Subposterior, start: Point) -> bool:
-    """Return whether HMC is the better sampler of a shard: it is close to Gaussian."""
-    return start.size <= MAX_WHITENED_DIM and non_normality(density, start) <= MAX_NON_NORMALITY
 
 
 @partial(jax.jit, static_argnums=(1, 2))

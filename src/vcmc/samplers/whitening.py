@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import ndtri
 
 from ..density import BATCH_SIZE, Subposterior, evaluate, hessian_products
 from ..linalg.operators import DenseOperator, IdentityOperator
@@ -127,8 +128,11 @@ def non_normality(density: Subposterior, centre: Point) -> float:
 
     At points $z$ of a standard normal, the whitened scores of a normal density are $-z$. The
     measure is the variance of their difference from that, along the axis where it is largest.
+    Along each axis the points are the quantiles of a normal distribution, in random order.
     """
-    white = np.random.default_rng(0).normal(size=(BATCH_SIZE, centre.size))
+    quantiles = ndtri((np.arange(BATCH_SIZE) + 0.5) / BATCH_SIZE)
+    grid = np.repeat(quantiles[:, None], centre.size, axis=1)
+    white = np.random.default_rng(0).permuted(grid, axis=0)
     states = chain_states(density, white, centre, inverse_root(density, centre))
     excess = states.logdensity_grad + white
     return float(np.max(np.var(excess, axis=0))) if np.isfinite(excess).all() else np.inf
