@@ -35,7 +35,9 @@ def test_few_rows_are_not_split():
     assert reason == "300 rows are few enough for chains on all of them."
 
 
-@pytest.mark.parametrize(("num_rows", "expected"), [(100_000, 8), (30_000, 4), (12_000, 2), (9_000, 1)])
+@pytest.mark.parametrize(
+    ("num_rows", "expected"), [(100_000, 8), (30_000, 4), (12_000, 2), (9_000, 1)]
+)
 def test_shards_keep_enough_rows_for_the_coordinates(num_rows, expected):
     number, reason = count_by_size(RowsSize(num_rows, 2400), dim=300, num_slots=2)
     assert number == expected
@@ -56,7 +58,9 @@ def test_shards_without_information_are_too_many():
     silent[:, 0] = True  # of no shard: a feature of the model
     check_silent(silent, ["a", "b", "c"], Local(2))
     silent[2, 2] = True
-    with pytest.raises(TooManyShards, match="of 8 shards 1 would hold no information on c") as error:
+    with pytest.raises(
+        TooManyShards, match="of 8 shards 1 would hold no information on c"
+    ) as error:
         check_silent(silent, ["a", "b", "c"], Local(2))
     # one silent shard of eight means 1.8 informative rows a shard, of which two shards have 7 each
     assert error.value.fewer.number == 2
@@ -95,7 +99,9 @@ def test_infer_chooses_the_number_of_shards_and_says_why():
     rows = {"y": np.random.default_rng(0).normal(size=10_000)}
     tree = infer(normal_mean(), rows, executor=Local(3))
     assert tree.attrs["num_shards"] == 9
-    assert tree.attrs["num_shards_reason"] == "9 shards keep 3 slots busy, and each needs few draws."
+    assert (
+        tree.attrs["num_shards_reason"] == "9 shards keep 3 slots busy, and each needs few draws."
+    )
     with vcmc.executors.Processes(3) as processes:
         same = infer(normal_mean(), rows, executor=processes)
     np.testing.assert_array_equal(tree["posterior"]["mean"], same["posterior"]["mean"])
@@ -115,7 +121,7 @@ def test_few_rows_become_one_shard():
 
 
 def test_a_rare_covariate_makes_fewer_shards():
-    """Five rows of 10 000 inform the second coefficient, with a flat prior: some shards have none."""
+    """Five of 10 000 rows inform a coefficient with a flat prior: some shards have none."""
     generator = np.random.default_rng(0)
     rare = np.zeros(10_000)
     rare[generator.choice(10_000, 5, replace=False)] = 1.0

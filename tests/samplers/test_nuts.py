@@ -46,9 +46,7 @@ def test_a_start_that_is_too_unlikely_is_moved_towards_the_centre():
         theta = params["theta"]
         return -0.5 * theta**2 - 1e6 * jnp.maximum(theta - 0.5, 0) ** 2 + 0 * rows["y"]
 
-    model = vcmc.Model(
-        {"theta": vcmc.Real()}, lambda params: 0.0 * params["theta"], log_likelihood
-    )
+    model = vcmc.Model({"theta": vcmc.Real()}, lambda params: 0.0 * params["theta"], log_likelihood)
     density = Subposterior(model, vcmc.split({"y": np.zeros(1)}, 1).load(0), jnp.asarray(1.0))
     for seed in range(10):
         state = NUTS().init(density, jnp.zeros(1), jax.random.key(seed))

@@ -48,7 +48,7 @@ def test_a_gaussian_becomes_a_standard_normal(gaussian):
 
 
 def test_newton_steps_find_the_mode_of_a_gaussian(gaussian):
-    centre, root = normal_approximation(gaussian, jnp.asarray(MEAN + [0.5, -1.0]))
+    centre, root = normal_approximation(gaussian, jnp.asarray(MEAN + np.array([0.5, -1.0])))
     np.testing.assert_allclose(centre, MEAN, atol=1e-8)
     np.testing.assert_allclose(root @ root.T, np.linalg.inv(PRECISION), rtol=1e-10)
 

@@ -122,7 +122,7 @@ def infer(
     _check_combiner(request.combiner, model, overlap)
     with locked(request.store.folder) if request.store else nullcontext():
         partition, request = choose_shards(model, rows, num_shards, request, progress)
-        options = {"overlap": overlap, "refine": refine, "progress": progress}
+        options: Any = {"overlap": overlap, "refine": refine, "progress": progress}
         try:
             return _run(model, partition, request, **options)
         except TooManyShards as error:

@@ -13,7 +13,7 @@ as one over its rows.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,9 @@ from ..executors import AbstractExecutor
 # Rows of which a single chain makes 5000 draws in seconds, even by NUTS: 65 000 gradients of 60 µs.
 MAX_UNSPLIT_BYTES = 2**16
 MIN_SHARDS = 8  # fewer need more draws each; on 200 000 x 20, K = 8 and 16 took the least time
-MIN_ROWS_PER_COORDINATE = 20  # of a shard; with 20, regressions with Student's t noise are sampled well
+MIN_ROWS_PER_COORDINATE = (
+    20  # of a shard; with 20, regressions with Student's t noise are sampled well
+)
 MIN_INFORMATIVE_ROWS = 5  # of a shard, on average, so that fewer than 1 % of the shards have none
 # Of the first shard (`samplers/whitening.py`). Mixtures of three normals with 2000 rows a shard (7)
 # are sampled well by NUTS; with 500 rows (47) chains do not mix. Log rates of one event a shard have
@@ -102,7 +104,7 @@ def slots_of(executor: AbstractExecutor) -> int:
 
 
 def check_silent(
-    silent: Bool[np.ndarray, "shard dim"], coordinates: list[str], executor: AbstractExecutor
+    silent: Bool[np.ndarray, "shard dim"], coordinates: Sequence[str], executor: AbstractExecutor
 ) -> None:
     """Raise `TooManyShards` if some shards, but not all, are silent about a coordinate.
 
