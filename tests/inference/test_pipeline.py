@@ -310,7 +310,6 @@ def test_broken_shards_are_named_and_the_sound_ones_kept(conjugate):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, r"num_shards is required unless rows is a Partition, e\.g\. infer"),
         ({"num_shards": 5000}, r"between 1 and the number of rows \(1003\); got 5000"),
         (
             {"num_shards": 2, "seed": -1},

@@ -60,7 +60,7 @@ def test_a_function_of_the_shard_needs_a_number_of_shards(conjugate):
         return {name: values[partition.members[shard]] for name, values in conjugate.rows.items()}
 
     assert as_partition(load, 3, seed=0).num_shards == 3
-    with pytest.raises(ValueError, match="num_shards is required unless rows is a Partition"):
+    with pytest.raises(ValueError, match="num_shards is required if rows is a function"):
         as_partition(load, None, seed=0)
 
 

@@ -26,6 +26,33 @@ def test_no_warm_up_at_all(conjugate):
     assert chain.points.shape == (5, 3)
 
 
+def test_chains_start_at_a_draw_of_the_normal_approximation(conjugate):
+    """Not all at one point, and not at the common start."""
+    partition = vcmc.split(conjugate.rows, 4)
+    density = Subposterior(conjugate.model, partition.load(0), jnp.asarray(0.25))
+    mean, covariance = conjugate.posterior(partition.members[0], prior_power=0.25)
+    start = jnp.asarray(mean + 2 * np.sqrt(np.diag(covariance)))
+    states = [NUTS().init(density, start, jax.random.key(seed)) for seed in range(50)]
+    np.testing.assert_allclose(states[0].centre, mean, atol=1e-6)
+    white = np.stack([state.position.position for state in states])
+    assert (np.abs(white.mean(axis=0)) < 4 / np.sqrt(50)).all()
+    assert (np.abs(white.std(axis=0) - 1) < 4 / np.sqrt(100)).all()
+
+
+def test_a_start_that_is_too_unlikely_is_moved_towards_the_centre():
+    """Beyond half an sd to the right, the log density falls steeply."""
+
+    def log_likelihood(params, rows):
+        theta = params["theta"]
+        return -0.5 * theta**2 - 1e6 * jnp.maximum(theta - 0.5, 0) ** 2 + 0 * rows["y"]
+
+    model = vcmc.Model({"theta": vcmc.Real()}, lambda params: 0.0 * params["theta"], log_likelihood)
+    density = Subposterior(model, vcmc.split({"y": np.zeros(1)}, 1).load(0), jnp.asarray(1.0))
+    for seed in range(10):
+        state = NUTS().init(density, jnp.zeros(1), jax.random.key(seed))
+        assert float(state.position.position[0]) < 0.51
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("whiten", [False, True])
 def test_moments_of_a_known_density(whiten, conjugate):

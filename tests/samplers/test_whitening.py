@@ -6,7 +6,13 @@ import pytest
 
 import vcmc
 from vcmc.density import Subposterior
-from vcmc.samplers.whitening import chain_states, inverse_root, non_normality, whitened_density
+from vcmc.samplers.whitening import (
+    chain_states,
+    inverse_root,
+    non_normality,
+    normal_approximation,
+    whitened_density,
+)
 
 PRECISION = np.array([[4.0, 1.0], [1.0, 0.5]])
 MEAN = np.array([1.0, -2.0])
@@ -39,6 +45,29 @@ def test_a_gaussian_becomes_a_standard_normal(gaussian):
     np.testing.assert_allclose(
         [log_density(jnp.asarray(point)) for point in white], states.logdensity, rtol=1e-12
     )
+
+
+def test_newton_steps_find_the_mode_of_a_gaussian(gaussian):
+    centre, root = normal_approximation(gaussian, jnp.asarray(MEAN + np.array([0.5, -1.0])))
+    np.testing.assert_allclose(centre, MEAN, atol=1e-8)
+    np.testing.assert_allclose(root @ root.T, np.linalg.inv(PRECISION), rtol=1e-10)
+
+
+def test_the_curvature_is_that_of_the_mode_where_it_has_changed_on_the_way():
+    """Of two log rates with two events each; the start is at four times the rate."""
+    skewed = density_of(lambda theta: jnp.sum(2 * theta - jnp.exp(theta)))
+    centre, root = normal_approximation(skewed, jnp.log(8.0) * jnp.ones(2))
+    start_root = inverse_root(skewed, jnp.log(8.0) * jnp.ones(2))
+    assert np.linalg.norm(root) > 1.5 * np.linalg.norm(start_root)
+    np.testing.assert_allclose(np.linalg.norm(root, axis=1) ** 2, np.exp(-centre), rtol=0.5)
+
+
+def test_steps_do_not_leave_a_density_without_a_mode():
+    """They are limited to a few sds of the curvature at the start, and end at finite densities."""
+    unbounded = density_of(lambda theta: jnp.sum(jnp.exp(theta)))
+    centre, _ = normal_approximation(unbounded, jnp.zeros(2))
+    assert np.isfinite(centre).all()
+    assert (np.abs(centre) < 15).all()
 
 
 def test_without_a_root_coordinates_are_shifted(gaussian):

@@ -24,7 +24,7 @@ from .console import (
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=options.examples(
-        "demo", "run model.py:model rows.parquet --num-shards 20 --out runs/a", "COMMAND --help"
+        "demo", "run model.py:model rows.parquet --out runs/a", "COMMAND --help"
     ),
 )
 @click.version_option(package_name="vcmc")
@@ -54,7 +54,7 @@ def demo(out: Path, seed: int) -> None:
 
 @main.command(
     epilog=options.examples(
-        "run model.py:model rows.parquet --num-shards 20 --out runs/a",
+        "run model.py:model rows.parquet --out runs/a",
         "run model.py:model rows.parquet --num-shards 64 --executor processes:8",
         "run model.py:model rows.npz --num-shards 8 --column x=age,income --column y=bought",
     )
@@ -62,7 +62,10 @@ def demo(out: Path, seed: int) -> None:
 @click.argument("model", metavar="FILE.PY:NAME")
 @click.argument("data")
 @click.option(
-    "--num-shards", type=click.IntRange(1), required=True, metavar="N", help="Number of shards."
+    "--num-shards",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of shards; chosen by vcmc if left out.",
 )
 @options.out_folder(
     "run", "Run directory. The same command resumes an interrupted run; more draws extend a run."
@@ -95,7 +98,7 @@ def demo(out: Path, seed: int) -> None:
 def run(
     model: str,
     data: str,
-    num_shards: int,
+    num_shards: int | None,
     out: Path,
     num_draws: int | None,
     shard_draws: int | None,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.columns import Columns
 from ..data.partition import split
 from ..data.shard import AbstractPartition
+from ..data.size import FileRows
 from ..diagnostics.verdict import Diagnosis
 from ..inference.combination import combine
 from ..inference.diagnosis import diagnose
@@ -38,7 +39,7 @@ def run_model(
     data: str,
     out: Path,
     *,
-    num_shards: int,
+    num_shards: int | None,
     num_draws: int | None,
     shard_draws: int | None,
     error: float | None,
@@ -54,7 +55,7 @@ def run_model(
         model: the model, as `file.py:name`.
         data: the data file.
         out: the run directory.
-        num_shards: number of shards.
+        num_shards: number of shards; None lets vcmc choose it.
         num_draws: draws of the posterior, as in `infer`.
         shard_draws: draws of every shard, as in `infer`.
         error: the error to reach, as in `infer`.
@@ -70,7 +71,8 @@ def run_model(
         with locked(out.absolute()):
             tree = infer(
                 loaded_model,
-                _split(rows, num_shards, seed, columns, out / ROWS),
+                rows if isinstance(rows, Mapping) else FileRows(rows, columns),
+                num_shards=num_shards,
                 seed=seed,
                 num_draws=num_draws,
                 shard_draws=shard_draws,

@@ -68,6 +68,21 @@ def batches(rows: Any) -> Iterator[Batch]:
     )
 
 
+def parquet_shape(path: Path) -> tuple[int, int] | None:
+    """Return the numbers of rows and of columns of Parquet files; None if there are none."""
+    if not (files := _parquet_files(path)):
+        return None
+    import pyarrow.parquet as pq
+
+    shapes = [(about.num_rows, about.num_columns) for about in map(pq.read_metadata, files)]
+    return sum(num_rows for num_rows, _ in shapes), shapes[0][1]
+
+
+def open_arrays(path: Path) -> Mapping[str, Any]:
+    """Return the arrays of a Zarr store, which are read when they are indexed."""
+    return _zarr(path)
+
+
 def fingerprint_rows(rows: Any) -> dict[str, Fingerprint]:
     """Return fingerprints of the files that rows are read from, or of arrays."""
     if isinstance(rows, Mapping):

@@ -18,7 +18,7 @@ def as_rows(rows: Any, first: int = 0) -> dict[str, np.ndarray]:
     They keep their types, so that arrays are not copied whole; `native` converts some rows.
     `first` is the number of the first row, for messages.
     """
-    columns = _columns(rows)
+    columns = named_columns(rows)
     if not columns:
         raise ValueError("rows must hold at least one named array; got none.")
     arrays = {str(name): _as_array(str(name), column, first) for name, column in columns.items()}
@@ -44,7 +44,8 @@ def native(array: Array | np.ndarray) -> np.ndarray:
     return np.asarray(array, kinds[array.dtype.kind])
 
 
-def _columns(rows: Any) -> Mapping[str, Any]:
+def named_columns(rows: Any) -> Mapping[str, Any]:
+    """Return the columns of rows in memory by name, as they are."""
     if isinstance(rows, Mapping):
         _check_names(rows)
         return rows

@@ -11,6 +11,7 @@ import abc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from .._runtime import num_cores
 from ..data.cache import ShardCache, Task, Work
 from ..errors import TaskError
 
@@ -98,6 +99,10 @@ class AbstractExecutor(abc.ABC):
                     f"({type(error).__name__}: {error}). Check the model on their rows: "
                     "partition.load(k) has those of shard k."
                 ) from error
+
+    def count_slots(self) -> int:
+        """Return how many tasks run at a time: by default one per core of this machine."""
+        return num_cores()
 
     def close(self) -> None:  # noqa: B027
         """Release processes and threads; by default there are none."""

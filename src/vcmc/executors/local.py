@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .._runtime import thread_map
+from .._runtime import num_cores, thread_map
 from ..data.cache import ShardCache, Task, Work
 from .base import AbstractExecutor, Outcome, no_progress, run_task
 
@@ -32,3 +32,6 @@ class Local(AbstractExecutor):
         return thread_map(
             lambda task: run_task(work, shard_cache, task, advance), tasks, self.num_threads
         )
+
+    def count_slots(self) -> int:
+        return self.num_threads or num_cores()

@@ -112,6 +112,9 @@ class AbstractSlots(AbstractExecutor):
         """Number of slots that are open."""
         return len(self._slots)
 
+    def count_slots(self) -> int:
+        return len(self._open())
+
     @property
     def idle_seconds(self) -> float:
         """Seconds since the last task was done; 0 while there are tasks."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,10 +27,18 @@ from .combination import Posterior, combine_shards
 from .draw_counts import DRAWS_GROWTH, MAX_SHARD_DRAWS
 from .ensemble import Goal
 from .error_goal import SHARD_DRAWS_GROWTH, refinement_goal, shortfall
-from .preparation import Prepared, Request, as_partition, checked_target, prepare
+from .preparation import (
+    Prepared,
+    Request,
+    as_partition,
+    checked_target,
+    choose_shards,
+    prepare,
+)
 from .refinement import DEFAULT_GOAL, refine_draws
 from .run_record import RunRecord
 from .sampling import ShardDraws, sample, shard_tree
+from .shard_count import TooManyShards
 from .shard_summary import summarize_shards
 
 if TYPE_CHECKING:
@@ -65,7 +73,10 @@ def infer(
             or a `Partition`. If rows do not fit into memory: the path of a Parquet file, of a
             folder of them, or of a Zarr store; a mapping of memory-mapped arrays; or a function
             from a shard's number to its rows.
-        num_shards: number of shards; may be left out if `rows` is a `Partition`.
+        num_shards: number of shards; by default chosen by the size of the rows, the number of
+            coordinates, the executor's slots and the information that shards would hold. The
+            result has it in the attribute `num_shards`, and why in `num_shards_reason`. It is
+            required if `rows` is a function.
         seed: seed of all random numbers: the same seed gives the same draws.
         num_draws: draws of the posterior; by default 5000, which give 5 % and 95 % quantiles to
             0.02 sd, or more if `error` asks for it. Shards are independent, so few draws of each
@@ -78,7 +89,7 @@ def infer(
             within it; the result says so if they are not.
         thin: keep every `thin`-th draw of a shard: a chain makes `thin * shard_draws`.
         sampler: how a shard is sampled; by default the model's own sampler, `samplers.HMC()`
-            where shards are large and their density is close to normal, or `samplers.NUTS()`.
+            where the density of the first shard is close to normal, or `samplers.NUTS()`.
         combiner: how draws are combined; by default `combiners.Variational()`, a shift and a
             scale on top of averages.
         executor: where shards are sampled and evaluated: `executors.Local()`, the default,
@@ -130,9 +141,15 @@ def infer(
     _check_combiner(request.combiner, model, overlap)
     lock = locked(request.store.folder) if request.store else nullcontext()
     with use_compile_cache(compile_cache), lock:
-        folder = request.store.rows if request.store else None
-        partition = as_partition(rows, num_shards, seed, folder, progress)
-        return _run(model, partition, request, overlap=overlap, refine=refine, progress=progress)
+        partition, request = choose_shards(model, rows, num_shards, request, progress)
+        options: Any = {"overlap": overlap, "refine": refine, "progress": progress}
+        try:
+            return _run(model, partition, request, **options)
+        except TooManyShards as error:
+            fewer = error.fewer
+        partition = as_partition(rows, fewer.number, seed)
+        request = replace(request, num_shards_reason=fewer.reason, may_reduce_shards=False)
+        return _run(model, partition, request, **options)
 
 
 def _run(

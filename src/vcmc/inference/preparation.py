@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,19 +21,20 @@ from ..data.batches import is_large
 from ..data.params import check_derived
 from ..data.partition import LazyRows, check_seed, split
 from ..data.shard import AbstractPartition
+from ..data.size import FileRows, RowsSize, rows_size
 from ..data.space_description import describe_space
-from ..density import Subposterior
 from ..diagnostics.additivity import check_additivity, check_labels
 from ..diagnostics.information import ShardFacts, check_information, shard_facts
 from ..diagnostics.shards import ShardWarnings
 from ..executors import AbstractExecutor, executor_of
-from ..model import MAX_CACHED_BYTES, Model
+from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode, Stage
 from ..results.store import Store
 from ..results.tree import renamed_attribute
 from ..samplers import HMC, NUTS, AbstractSampler
-from ..samplers.hmc import suits_hmc
+from ..samplers.hmc import ADAPTIVE_WARMUP, MAX_NON_NORMALITY, MAX_NORMAL
 from ..samplers.start import common_start, search_starts
+from ..samplers.whitening import MAX_WHITENED_DIM, non_normality
 from ..space import Point
 from ..target import Target
 from .arguments import (
@@ -48,6 +50,9 @@ from .clock import Clock
 from .draw_counts import initial_shard_draws
 from .error_goal import check_error, draws_for_error, precise_combiner
 from .run_record import RunRecord
+from .shard_count import check_normality, check_silent, choose_partition
+
+UNWHITENED_WARMUP = 300  # steps of NUTS, where the curvature does not give it a metric
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,9 @@ class Request:
     executor: AbstractExecutor
     prior: Prior
     store: Store | None
+    num_shards_reason: str = ""
+    may_reduce_shards: bool = False
+    """Whether vcmc chose the number of shards, and may choose a smaller one."""
 
     @classmethod
     def checked(
@@ -172,6 +180,9 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
         pool.submit(_compile_early, target, request, own_sampler, starts[0])
     points = np.stack(starts)
     facts = shard_facts(target, points)
+    if request.may_reduce_shards:
+        silent = np.stack([shard.silent for shard in facts])
+        check_silent(silent, target.model.space.coordinates, request.executor)
     warnings = check_information(target, points, facts)
     stage.advance()
 
@@ -181,6 +192,7 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
     settings: dict[str, Any] = {
         "seed": request.seed,
         "num_shards": target.num_shards,
+        "num_shards_reason": request.num_shards_reason,
         "num_draws": request.num_draws,
         "shard_draws": plan.num_draws,
         "thin": request.thin,
@@ -216,12 +228,50 @@ def as_partition(
         return rows
     if num_shards is None:
         raise ValueError(
-            "num_shards is required unless rows is a Partition, e.g. infer(..., num_shards=20)."
+            "num_shards is required if rows is a function that loads a shard, e.g. "
+            "infer(..., num_shards=20)."
+            if callable(rows)
+            else "num_shards is required here unless rows is a Partition, e.g. num_shards=20."
         )
     if callable(rows):
         return LazyRows(rows, num_shards)
+    if isinstance(rows, FileRows):
+        return split(
+            rows.path, num_shards, seed=seed, columns=rows.columns, folder=folder, progress=progress
+        )
     folder = folder if is_large(rows) else None
     return split(rows, num_shards, seed=seed, folder=folder, progress=progress)
+
+
+def choose_shards(
+    model: Model, rows: Any, num_shards: int | None, request: Request, progress: ProgressMode
+) -> tuple[AbstractPartition, Request]:
+    """Split rows into shards, as many as the user, the run directory or else vcmc says.
+
+    The request is returned with the reason for their number.
+    """
+    folder = request.store.rows if request.store else None
+    split_rows = partial(as_partition, rows, seed=request.seed, folder=folder, progress=progress)
+    if num_shards is not None:
+        return split_rows(num_shards), replace(request, num_shards_reason="as the user asked.")
+    if isinstance(rows, AbstractPartition):
+        return rows, replace(request, num_shards_reason="as the rows were split.")
+    if callable(rows):
+        return split_rows(None), request  # raises an error
+    if request.store and (stored := request.store.settings()):
+        reason = "as the run directory was begun."
+        return split_rows(stored["num_shards"]), replace(request, num_shards_reason=reason)
+    is_on_disk = isinstance(rows, FileRows) or is_large(rows)
+    try:
+        size = rows_size(rows)
+    except Exception:  # splitting the rows says what is wrong with them
+        size = RowsSize(1, 0)
+    partition, reason = choose_partition(
+        model.space.dim, size, request.executor, split_rows, is_on_disk
+    )
+    # to write the files of all shards once more would take too long
+    may_reduce = not is_on_disk and partition.num_shards > 1
+    return partition, replace(request, num_shards_reason=reason, may_reduce_shards=may_reduce)
 
 
 def checked_target(
@@ -251,17 +301,16 @@ def result_target(model: Model, rows: Any, num_shards: int, executor: Any, seed:
 
 
 def _compile_early(target: Target, request: Request, own_sampler: Any, start: Point) -> None:
-    """Compile the sampler's program while the mode is sought, if the choice is clear by then.
+    """Compile the sampler's program while the mode is sought; most shards suit HMC.
 
     Programs do not depend on the start. Errors are raised where the programs are called.
     """
     density = target.pilot
-    sampler = request.sampler
+    sampler = request.sampler or own_sampler
     with suppress(Exception), np.errstate(all="ignore"):
-        if sampler is None and density.shard.num_bytes <= MAX_CACHED_BYTES:
-            sampler = _choose_sampler(own_sampler, density, start)
-        if sampler is not None:
-            sampler.prepare(density, start)
+        if request.sampler is None and (sampler is None or isinstance(sampler, NUTS)):
+            sampler = HMC()
+        sampler.prepare(density, start)
         if request.combiner.needs.scores:
             target.prepare()
 
@@ -298,8 +347,15 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
     likelihood_power = float(target.num_shards) if request.prior == "powered" else 1.0
     sampler = request.sampler
     if sampler is None:
-        density = target.shard_cache.density(0, prior_power, likelihood_power)
-        sampler = _choose_sampler(own_sampler, density, start)
+        sampler = own_sampler
+        if sampler is None or isinstance(sampler, NUTS):
+            measure = np.inf  # unknown
+            if start.size <= MAX_WHITENED_DIM:
+                density = target.shard_cache.density(0, prior_power, likelihood_power)
+                measure = non_normality(density, start)
+                if request.may_reduce_shards:
+                    check_normality(measure, target.num_shards, request.executor)
+            sampler = _choose_sampler(sampler or NUTS(), measure, start.size)
     shard_draws = request.shard_draws or initial_shard_draws(
         target.num_shards,
         request.num_draws,
@@ -328,11 +384,15 @@ def _supports_prior(sampler: Any, prior: Prior) -> bool:
     return prior != "powered" or getattr(sampler, "takes_powers", False)
 
 
-def _choose_sampler(own_sampler: Any, density: Subposterior, start: Point) -> AbstractSampler:
-    """Return the model's own sampler; in place of NUTS, HMC where it is the better one."""
-    if own_sampler is not None and not isinstance(own_sampler, NUTS):
-        return own_sampler
-    return HMC() if suits_hmc(density, start) else own_sampler or NUTS()
+def _choose_sampler(nuts: NUTS, non_normality: float, dim: int) -> AbstractSampler:
+    """Return HMC if the first shard is close to normal, else NUTS."""
+    if non_normality <= MAX_NORMAL:
+        return HMC()
+    if non_normality <= MAX_NON_NORMALITY:
+        return HMC(num_warmup=ADAPTIVE_WARMUP)
+    if nuts.whitens(dim):
+        return nuts
+    return eqx.tree_at(lambda sampler: sampler.num_warmup, nuts, UNWHITENED_WARMUP)
 
 
 def _one_shard_per_shape(facts: Sequence[ShardFacts]) -> list[int]:

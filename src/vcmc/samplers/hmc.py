@@ -1,14 +1,14 @@
-r"""Hamiltonian Monte Carlo with many walkers, by BlackJAX, for large, nearly Gaussian shards.
+r"""Hamiltonian Monte Carlo with many walkers, by BlackJAX, for nearly Gaussian shards.
 
 The walkers of a chain move together, so that rows are read from memory once for all of them, and
 log likelihoods and scores are matrix products. They run in whitened coordinates (`whitening.py`),
-in which the end of a trajectory of length $\pi/2$ is nearly independent of its start: two or three
-gradients per draw, where the no-U-turn sampler takes seven. Densities far from Gaussian need
-trajectories of varying length: use `NUTS` for them.
+in which the end of a trajectory of length $\pi/2$ is nearly independent of its start: two
+gradients per draw, where the no-U-turn sampler takes seven, each for one point. Densities far from
+Gaussian need trajectories of varying length: use `NUTS` for them.
 
-Step number $s$ of the chain is iteration $\lfloor s / W \rfloor$ of walker $s \bmod W$. During
-warm-up all walkers adapt one step size, and, in its middle third, the centre and the scales of the
-whitened coordinates.
+Step number $s$ of the chain is iteration $\lfloor s / W \rfloor$ of walker $s \bmod W$. Walkers
+start at draws of the shard's normal approximation, so that warm-up is short: they adapt one step
+size, and, in the middle third of a long warm-up, the centre and the scales of the coordinates.
 """
 
 from functools import partial
@@ -22,14 +22,11 @@ from jaxtyping import Array, Float, Int
 
 from .._runtime import compiled_per_model
 from ..density import Subposterior
-from ..model import MAX_CACHED_BYTES
 from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler
 from .whitening import (
-    MAX_WHITENED_DIM,
     chain_states,
-    inverse_root,
-    non_normality,
+    normal_approximation,
     unwhiten,
     whitened_density,
 )
@@ -41,6 +38,9 @@ AVERAGING_START = 3  # iterations before step sizes are averaged
 MAX_LEAPFROG_STEPS = 200  # in a trajectory
 # Weight, in draws of a standard normal, of the centre and the scales that the curvature suggests.
 PRIOR_DRAWS = 5.0
+# Steps of the middle third of warm-up from which centre and scales are learned: the scales of fewer
+# are worse than those of the curvature at the centre.
+MIN_MOMENT_DRAWS = 100
 STATS = {  # statistics of each step, by ArviZ's names
     "lp": float,
     "acceptance_rate": float,
@@ -50,7 +50,13 @@ STATS = {  # statistics of each step, by ArviZ's names
     "step_size": float,
     "walker": int,
 }
-MAX_NON_NORMALITY = 0.1  # above it, trajectories of nearly one length are inefficient
+# Non-normality of a shard (`whitening.py`). Up to the first, the curvature gives centre and scales:
+# 96 draws of log-gamma shards of shape 12 (0.04) were unbiased. Up to the second, they are learned
+# in a longer warm-up: of shape 5 (0.10) such draws were unbiased, and 0.07 sd off without it.
+# Above, trajectories of nearly one length are slow to reach the tails: of shape 3 (0.3) sds were
+# wrong.
+MAX_NORMAL, MAX_NON_NORMALITY = 0.05, 0.1
+ADAPTIVE_WARMUP = 384  # steps, of which the middle third learns centre and scales
 
 
 class HMCState(NamedTuple):
@@ -66,7 +72,7 @@ class HMCState(NamedTuple):
 
 
 class HMC(AbstractSampler):
-    """Hamiltonian Monte Carlo with many walkers, for large shards that are nearly Gaussian.
+    """Hamiltonian Monte Carlo with many walkers, for shards that are nearly Gaussian.
 
     Args:
         num_warmup: steps of adaptation, of all walkers together, which are discarded.
@@ -75,40 +81,41 @@ class HMC(AbstractSampler):
         target_accept: target acceptance rate of the step size. Raise it if steps diverge.
 
     >>> HMC().num_walkers
-    40
+    32
     """
 
-    num_warmup: int = 400
+    # Four iterations. With these defaults, 96 draws of log-gamma shards of shape 8 to 40 had 0.9 to
+    # 1.1 times the precision of as many independent draws, and no bias beyond 0.02 sd.
+    num_warmup: int = 128
     num_chains: int = 1
-    num_walkers: int = 40
-    target_accept: float = 0.8
+    num_walkers: int = 32
+    target_accept: float = 0.9
 
     def __check_init__(self) -> None:
         self.check_share("target_accept")
         self.check_count("num_walkers", 1)
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> HMCState:
-        root = inverse_root(setup, start)
+        centre, root = normal_approximation(setup, start)
         white = np.asarray(_initial_positions(key, self.num_walkers, start.size))
-        walkers = chain_states(
-            setup, np.concatenate([white, np.zeros((1, start.size))]), start, root
-        )
-        # a walker that would start outside of the support starts at `start` instead
+        walkers = chain_states(setup, white, centre, root)
+        # a walker that would start outside of the support starts at the centre instead
         is_inside = np.isfinite(walkers.logdensity) & np.isfinite(walkers.logdensity_grad).all(
             axis=1
         )
-        chosen = np.where(is_inside[:-1], np.arange(self.num_walkers), self.num_walkers)
+        if not is_inside.all():
+            walkers = chain_states(setup, np.where(is_inside[:, None], white, 0.0), centre, root)
 
         def zeros(*shape: int, dtype: type = float) -> Array:
             return jnp.asarray(np.zeros(shape, dtype))  # jnp.zeros would compile programs
 
         return HMCState(
             zeros(dtype=int),
-            jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen]), walkers),
+            jax.tree.map(jnp.asarray, walkers),
             {name: zeros(self.num_walkers, dtype=dtype) for name, dtype in STATS.items()},
             zeros(2),
             zeros(3, start.size),
-            start,
+            centre,
             root,
         )
 
@@ -124,16 +131,6 @@ class HMC(AbstractSampler):
     def num_adaptation_iterations(self) -> int:
         """Iterations of all walkers during warm-up."""
         return self.num_warmup // self.num_walkers
-
-
-def suits_hmc(density: Subposterior, start: Point) -> bool:
-    """Return whether HMC is the better sampler of a shard: large, and nearly Gaussian.
-
-    Large means that its rows do not fit into a core's cache.
-    """
-    if density.shard.num_bytes <= MAX_CACHED_BYTES or start.size > MAX_WHITENED_DIM:
-        return False
-    return non_normality(density, start) <= MAX_NON_NORMALITY
 
 
 @partial(jax.jit, static_argnums=(1, 2))
@@ -245,6 +242,8 @@ def _adapted(sampler: HMC, state: HMCState, number: Array, acceptance: Scalar) -
     """Adapt the step size, and at two thirds of the warm-up the centre and the scales."""
     total = sampler.num_adaptation_iterations
     begin, end = total // 3, 2 * total // 3
+    if (end - begin) * sampler.num_walkers < MIN_MOMENT_DRAWS:
+        end = begin = 0
     # the search for a step size starts again when the coordinates change
     iteration = jnp.where(number < end, number, number - end)
     excess = acceptance - sampler.target_accept

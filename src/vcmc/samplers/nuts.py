@@ -1,14 +1,15 @@
 r"""The no-U-turn sampler (Hoffman and Gelman 2014), by BlackJAX, with Stan's warm-up.
 
-Chains run in whitened coordinates: points are $u = c + R z$ around the start $c$, with $R R^\top$
-the inverse of the curvature there. Warm-up only has to learn a step size and a metric close to the
-identity, diagonal unless there are few coordinates.
+Chains run in whitened coordinates: points are $u = c + R z$ around the shard's mode $c$, with
+$R R^\top$ the inverse of the curvature there, and start at a draw of that normal approximation.
+Warm-up only has to learn a step size and a metric close to the identity, diagonal unless there are
+few coordinates.
 
 Warm-up and sampling are one compiled program: the number of the step decides whether step size and
 metric adapt. The rows are its arguments, so that one compilation serves all shards.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,10 +23,11 @@ from ..density import Subposterior
 from ..space import Point, Scalar
 from .base import BLOCK, AbstractSampler, strongly_typed
 from .whitening import (
+    MAX_HALVINGS,
     MAX_WHITENED_DIM,
     Root,
     chain_states,
-    inverse_root,
+    normal_approximation,
     unwhiten,
     whitened_density,
 )
@@ -74,7 +76,9 @@ class NUTS(AbstractSampler):
     0.8
     """
 
-    num_warmup: int = 300
+    # Whitened chains start in the typical set. On skewed regressions, mixtures and log-gamma shards
+    # 96 draws after 100 steps were as precise as after 300, for two fifths of the gradients.
+    num_warmup: int = 100
     num_chains: int = 1
     target_accept: float = 0.8
     whiten: bool | None = None
@@ -84,13 +88,13 @@ class NUTS(AbstractSampler):
         self.check_share("target_accept")
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> NUTSState:
-        del key
-        root = inverse_root(setup, start) if self.whitens(start.size) else None
-        position = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf[0]),
-            chain_states(setup, np.zeros((1, start.size)), start, root),
-        )
-        return _initial_state(self, position, start, root)
+        centre, root, white = start, None, np.zeros(start.size)
+        if self.whitens(start.size):
+            centre, root = normal_approximation(setup, start)
+            white = np.asarray(_initial_draw(key, start.size))
+        positions = _initial_position(setup, white, centre, root)
+        position = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), positions)
+        return _initial_state(self, position, centre, root)
 
     def advance(
         self, setup: Subposterior, state: NUTSState, key: Array, num_steps: int
@@ -114,6 +118,29 @@ class NUTS(AbstractSampler):
     def whitens(self, dim: int) -> bool:
         """Return whether chains in `dim` dimensions run in whitened coordinates."""
         return dim <= MAX_WHITENED_DIM if self.whiten is None else self.whiten
+
+
+@partial(jax.jit, static_argnums=1)
+def _initial_draw(key: Array, dim: int) -> Float[Array, " dim"]:
+    """Draw the initial position in whitened coordinates, with a key that no step has."""
+    return jax.random.normal(jax.random.fold_in(key, 2**31 - 1), (dim,))
+
+
+def _initial_position(
+    density: Subposterior, white: np.ndarray, centre: Point, root: Root | None
+) -> Any:
+    """Return the state at a whitened point, halved while it is far less likely than it should be.
+
+    Under a normal density its log density is |z|²/2 below that of the centre.
+    """
+    peak = chain_states(density, np.zeros_like(white)[None], centre, root)
+    for _ in range(MAX_HALVINGS):
+        state = chain_states(density, white[None], centre, root)
+        is_sound = np.isfinite(state.logdensity_grad).all()
+        if is_sound and state.logdensity[0] >= peak.logdensity[0] - white @ white:
+            return state
+        white = white / 2
+    return peak
 
 
 @eqx.filter_jit
