@@ -125,8 +125,8 @@ def test_more_draws_extend_a_run(folder, tmp_path):
     words = ("run", f"{folder}/models.py:plain", folder / "rows.npz", "--num-shards", 4)
     first = CliRunner().invoke(main, [*map(str, words), "--shard-draws", "150", "--out", str(out)])
     assert first.exit_code in (0, 3)
-    blocks = {path: path.read_bytes() for path in out.glob("draws/*/0000[0-3].npz")}
-    assert len(blocks) == 16
+    blocks = {path: path.read_bytes() for path in out.glob("draws/*/0000[01].npz")}
+    assert len(blocks) == 8  # of 128 steps of warm-up and 150 draws, in whole blocks
     run_vcmc(*words, "--shard-draws", 400, "--out", out)
     assert vcmc.load(out)["subposterior"].sizes["draw"] == 400
     assert all(path.read_bytes() == content for path, content in blocks.items())

@@ -60,4 +60,4 @@ def test_draws_are_told_by_the_user_or_by_their_number():
     with_scalar = vcmc.combine({"beta": draws, "mu": draws[..., 0] - draws[..., 1]})
     assert with_scalar["subposterior"].sizes["draw"] == 60
     many = np.random.default_rng(0).normal(size=(4, 500, 2))
-    assert vcmc.combine({"beta": many})["posterior"].sizes["draw"] == 500
+    assert vcmc.combine({"beta": many})["subposterior"].sizes["draw"] == 500

@@ -55,7 +55,7 @@ def equal_counts(shards: Subposteriors) -> Int[np.ndarray, " shard"]:
 
     If there are more shards than draws, some get none.
     """
-    num_draws = min(shards.num_draws, shards.num_shards * min(shards.counts))
+    num_draws = min(shards.num_draws, sum(shards.counts))
     return np.diff(np.arange(shards.num_shards + 1) * num_draws // shards.num_shards)
 
 

@@ -21,7 +21,8 @@ from .selfcheck import MAX_GAUSSIAN_SHARE, MAX_NONLINEAR_SHARE, Errors, SelfChec
 
 # Errors of means are in posterior sds, errors of sds are relative.
 MAX_ERROR = 0.1  # errors below do not matter in practice
-MAX_STANDARD_ERROR = 0.2  # above, an estimated error says little
+# Above, an estimated error says little. Quantiles are what few draws of shards make uncertain.
+MAX_STANDARD_ERROR, MAX_QUANTILE_STANDARD_ERROR = 0.2, 0.1
 NUM_MONTE_CARLO_ERRORS = 4.0  # errors that chance explains, in Monte Carlo standard errors …
 MAX_CHANCE_ERROR = 0.2  # … but none above this
 MAX_TABLE_ROWS = 30  # of a printed diagnosis
@@ -210,7 +211,7 @@ def _uncertainties(errors: Mapping[str, Errors], ess: float) -> list[str]:
         unclear = [
             error
             for error in _of_statistic(errors, statistic)
-            if error.standard_error > MAX_STANDARD_ERROR or abs(error.value) > limit
+            if error.standard_error > error.max_standard_error or abs(error.value) > limit
         ]
         if unclear:
             worst = max(unclear, key=lambda error: abs(error.value) + 2 * error.standard_error)
@@ -228,6 +229,12 @@ class EstimatedError(NamedTuple):
     statistic: Statistic
     value: float
     standard_error: float
+
+    @property
+    def max_standard_error(self) -> float:
+        """The largest standard error with which the estimate is of use."""
+        is_quantile = self.statistic in ("q05", "q95")
+        return MAX_QUANTILE_STANDARD_ERROR if is_quantile else MAX_STANDARD_ERROR
 
     @property
     def noun(self) -> str:
