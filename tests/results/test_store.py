@@ -167,7 +167,7 @@ def test_damaged_files_are_sampled_again(damage, conjugate, expected, stopped):
         ({"prior": "partial"}, "prior: the run has subposterior, given partial"),
         (
             {"sampler": vcmc.samplers.NUTS(num_warmup=151)},
-            r"sampler: the run has NUTS\(num_warmup=150.*given HMC\(num_warmup=151",
+            r"sampler: the run has NUTS\(num_warmup=150.*given NUTS\(num_warmup=151",
         ),
         ({"sampler": None}, r"sampler: the run has NUTS\(num_warmup=150.*given HMC\(\)"),
     ],
