@@ -32,7 +32,7 @@ MIN_ROWS_PER_COORDINATE = (
 )
 MIN_INFORMATIVE_ROWS = 5  # of a shard, on average, so that fewer than 1 % of the shards have none
 # Of the first shard (`samplers/whitening.py`). Mixtures of three normals with 2000 rows a shard (7)
-# are sampled well by NUTS; with 500 rows (47) chains do not mix. Log rates of one event a shard have
+# are sampled well by NUTS; with 500 rows (47) chains do not mix. Log rates of one event have
 # 1, of less than half an event 9.
 MAX_SHARD_NON_NORMALITY = 10.0
 MAX_SHARD_BYTES = 2**28  # of rows that are read from files

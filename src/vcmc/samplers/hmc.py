@@ -52,7 +52,7 @@ STATS = {  # statistics of each step, by ArviZ's names
 }
 # Non-normality of a shard (`whitening.py`). Up to the first, the curvature gives centre and scales:
 # 96 draws of log-gamma shards of shape 12 (0.04) were unbiased. Up to the second, they are learned
-# in a longer warm-up: of shape 5 (0.10) such draws were unbiased, and 0.07 sd off without it. Above,
+# in a longer warm-up: of shape 5 (0.10) draws were unbiased, and 0.07 sd off without it. Above,
 # trajectories of nearly one length are slow to reach the tails: of shape 3 (0.3) sds were wrong.
 MAX_NORMAL, MAX_NON_NORMALITY = 0.05, 0.1
 ADAPTIVE_WARMUP = 384  # steps, of which the middle third learns centre and scales

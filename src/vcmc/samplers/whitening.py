@@ -22,8 +22,8 @@ MAX_WHITENED_DIM = 500  # coordinates; the curvature costs one gradient for each
 MAX_NEWTON_SDS = 3.0  # along each whitened axis: a shard's mode is about one from the common mode
 NUM_NEWTON_STEPS = 2  # with one curvature
 MAX_HALVINGS = 4  # of a step that lowers the log density
-# Mean squared whitened scores: below the first a point is close enough to the mode; above the second
-# the curvature has changed on the way to it.
+# Mean squared whitened scores: below the first a point is close enough to the mode; above the
+# second the curvature has changed on the way to it.
 MIN_SQUARED_SCORE, MAX_SQUARED_SCORE = 1e-3, 0.05
 Root = Float[Array, "dim dim"]
 
