@@ -65,7 +65,8 @@ def test_other_requests_are_not_answered_by_the_stored_result(
 def test_the_sampler_that_vcmc_chose_may_be_named(conjugate, tmp_path, monkeypatch):
     tree = run(conjugate, tmp_path, num_draws=100, sampler=None)
     monkeypatch.setattr(pipeline, "prepare", None)  # is not called
-    for sampler in (None, vcmc.samplers.NUTS()):
+    assert tree.attrs["sampler"] == "HMC()"
+    for sampler in (None, vcmc.samplers.HMC()):
         loaded = run(conjugate, tmp_path, num_draws=100, sampler=sampler)
         assert loaded.attrs["created_at"] == tree.attrs["created_at"]
 
