@@ -32,7 +32,7 @@ MIN_ROWS_PER_COORDINATE = (
 )
 MIN_INFORMATIVE_ROWS = 5  # of a shard, on average, so that fewer than 1 % of the shards have none
 # Of the first shard (`samplers/whitening.py`). A mixture with 2000 rows a shard (7) is hard, but 96
-# draws of NUTS had sds within a third; with 500 rows (47) they were useless. Log rates of one event
+# draws of NUTS had sds within a third; with 500 rows (47) they were useless. Log rates of 1 event
 # have 1, of less than half an event 9.
 MAX_SHARD_NON_NORMALITY = 10.0
 MAX_SHARD_BYTES = 2**28  # of rows that are read from files

@@ -83,7 +83,7 @@ class HMC(AbstractSampler):
     32
     """
 
-    # Four iterations. After three, means of 96 draws of log-gamma shards of shape 8 to 40 had 1.0 to
+    # Four iterations. After three, means of 96 draws of log-gamma shards of shape 8 to 40 had 1 to
     # 1.1 times the precision of independent draws; shape 8 had a bias of about 0.02 sd.
     num_warmup: int = 128
     num_chains: int = 1
