@@ -26,13 +26,12 @@ from ..executors import AbstractExecutor
 
 # Rows of which a single chain makes 5000 draws in seconds, even by NUTS: 65 000 gradients of 60 µs.
 MAX_UNSPLIT_BYTES = 2**16
-MIN_SHARDS = 8  # fewer need more draws each; on 200 000 x 20, K = 8 and 16 took the least time
-MIN_ROWS_PER_COORDINATE = (
-    20  # of a shard; with 20, regressions with Student's t noise are sampled well
-)
+MIN_SHARDS = 8  # fewer need more draws each; on 200 000 x 20, K = 8 took the least CPU time
+# of a shard; with 20, regressions with Student's t noise are sampled well
+MIN_ROWS_PER_COORDINATE = 20
 MIN_INFORMATIVE_ROWS = 5  # of a shard, on average, so that fewer than 1 % of the shards have none
-# Of the first shard (`samplers/whitening.py`). Mixtures of three normals with 2000 rows a shard (7)
-# are sampled well by NUTS; with 500 rows (47) chains do not mix. Log rates of one event a shard
+# Of the first shard (`samplers/whitening.py`). A mixture with 2000 rows a shard (7) is hard, but 96
+# draws of NUTS had sds within a third; with 500 rows (47) they were useless. Log rates of 1 event
 # have 1, of less than half an event 9.
 MAX_SHARD_NON_NORMALITY = 10.0
 MAX_SHARD_BYTES = 2**28  # of rows that are read from files
