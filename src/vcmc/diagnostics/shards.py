@@ -1,5 +1,6 @@
 """Diagnose the shards' draws: convergence, stuck chains, and disagreement between shards."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from . import convergence
 MAX_RHAT = 1.05  # of a parameter within a shard that has many draws
 MIN_ESS = 100  # effective draws, or a fifth of all draws if these are fewer than 500
 CHAIN_PARTS = 4  # of a single chain, whose means R-hat compares
+# Of a shard. With fewer, the estimate for a single parameter says little: of 100 independent draws,
+# one in a thousand is below 10 effective ones. Medians over parameters and over shards do.
+MIN_DRAWS_FOR_ESS = 500
 MAX_CORRELATION_TIME = 2.0  # of sound chains, which widens the spread of R-hat by chance
 MAX_DIVERGENT_SHARE = 0.005  # of a shard's transitions
 MAX_WIDTH_RATIO = 20.0  # of a shard's sd to the median sd of the shards
@@ -264,9 +268,9 @@ def _convergence_warnings(
     num_draws: int,
 ) -> list[tuple[Sequence[int], str]]:
     """Return warnings, each with the shards that it is about."""
-    warnings: list[tuple[Sequence[int], str]] = []
+    found: list[tuple[Sequence[int], str]] = []
     largest_rhat = np.fmax.reduce([_by_shard(values, np.fmax) for values in rhat.values()])
-    least_ess = np.fmin.reduce([_by_shard(values, np.fmin) for values in ess.values()])
+    least_ess = _least_ess(ess, num_draws)
     limit = max_rhat(num_draws, sum(values.size for values in rhat.values()))
     if len(unconverged := np.flatnonzero(largest_rhat > limit)):
         text = (
@@ -274,13 +278,13 @@ def _convergence_warnings(
             f"{largest_rhat[unconverged].max():.2f} (should be below {limit:.2f}). Try a longer "
             "warm-up or more draws."
         )
-        warnings.append((unconverged.tolist(), text))
+        found.append((unconverged.tolist(), text))
     if len(low := np.flatnonzero(least_ess < min_ess(num_draws))):
         text = (
             f"{_shards(low)} {'has' if len(low) == 1 else 'have'} few effective draws: as few as "
             f"{least_ess[low].min():.0f} of {num_draws}. Try more draws."
         )
-        warnings.append((low.tolist(), text))
+        found.append((low.tolist(), text))
     if "diverging" in stats:
         shares = stats["diverging"].mean(axis=(1, 2))
         if len(divergent := np.flatnonzero(shares > MAX_DIVERGENT_SHARE)):
@@ -288,8 +292,23 @@ def _convergence_warnings(
                 f"{_shards(divergent)} had {stats['diverging'][divergent].sum()} divergent "
                 "transitions. Try a higher target_accept, or reparameterize the model."
             )
-            warnings.append((divergent.tolist(), text))
-    return warnings
+            found.append((divergent.tolist(), text))
+    return found
+
+
+def _least_ess(ess: Mapping[str, np.ndarray], num_draws: int) -> Float[np.ndarray, " shard"]:
+    """Return the least number of effective draws of each shard.
+
+    Of few draws, it is the median over parameters, or the least median over shards if that is less.
+    """
+    by_shard = np.concatenate([values.reshape(len(values), -1) for values in ess.values()], axis=1)
+    if num_draws >= MIN_DRAWS_FOR_ESS or not np.isfinite(by_shard).any():
+        return np.fmin.reduce(by_shard, axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # constants have no ESS
+        typical = np.nanmedian(by_shard, axis=1)
+        of_parameters = np.nanmedian(by_shard, axis=0)
+    return np.fmin(typical, np.fmin.reduce(of_parameters))
 
 
 def _disagreement_warnings(draws: Draws, space: Product, num_draws: int) -> list[str]:

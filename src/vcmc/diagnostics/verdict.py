@@ -211,7 +211,7 @@ def _uncertainties(errors: Mapping[str, Errors], ess: float) -> list[str]:
         unclear = [
             error
             for error in _of_statistic(errors, statistic)
-            if error.standard_error > error.max_standard_error or abs(error.value) > limit
+            if error.standard_error > error.max_standard_error or error.likely_size > limit
         ]
         if unclear:
             worst = max(unclear, key=lambda error: abs(error.value) + 2 * error.standard_error)
@@ -231,10 +231,19 @@ class EstimatedError(NamedTuple):
     standard_error: float
 
     @property
+    def is_of_quantile(self) -> bool:
+        """Whether it is the error of a quantile."""
+        return self.statistic in ("q05", "q95")
+
+    @property
     def max_standard_error(self) -> float:
         """The largest standard error with which the estimate is of use."""
-        is_quantile = self.statistic in ("q05", "q95")
-        return MAX_QUANTILE_STANDARD_ERROR if is_quantile else MAX_STANDARD_ERROR
+        return MAX_QUANTILE_STANDARD_ERROR if self.is_of_quantile else MAX_STANDARD_ERROR
+
+    @property
+    def likely_size(self) -> float:
+        """The absolute error, of quantiles less one standard error: they are known less well."""
+        return abs(self.value) - (self.standard_error if self.is_of_quantile else 0.0)
 
     @property
     def noun(self) -> str:
