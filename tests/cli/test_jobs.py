@@ -379,7 +379,7 @@ def test_combined_files_are_assessed_with_a_model(data, more, folder, tmp_path):
     assert tree.attrs["verdict"] == "good"
     few = [tmp_path / f"few{shard}.npz" for shard in range(3)]
     for shard, file in enumerate(few):
-        np.savez(file, beta=np.load(files[shard])["beta"][:15])
+        np.savez(file, beta=np.load(files[shard])["beta"][:4])
     output = run_vcmc("combine", *few, *words, *out, code=1)
     assert "--no-chains" in output
     run_vcmc("combine", *few, *words, *out, "--no-chains", code=3)

@@ -152,7 +152,7 @@ def test_infer_takes_a_path_and_a_loader(conjugate, tmp_path):
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 100 draws are few
 def test_rows_in_a_store_are_split_once(conjugate, tmp_path):
     path = parquet({**conjugate.rows, "n": conjugate.rows["y"]}, tmp_path / "rows.parquet")
-    arguments = {"num_shards": 3, "num_draws": 100, "store": tmp_path / "run"}
+    arguments = {"num_shards": 3, "shard_draws": 100, "store": tmp_path / "run"}
     arguments["combiner"] = vcmc.combiners.Consensus()
     first = vcmc.infer(conjugate.model, path, **arguments)
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "run" / "rows").iterdir()}
@@ -209,7 +209,7 @@ def test_a_store_does_not_use_the_rows_of_a_file_that_has_changed(tmp_path):
     )
     y = np.memmap(tmp_path / "y.bin", float, "w+", shape=(400,))
     y[:] = np.random.default_rng(0).normal(size=400)
-    arguments = {"num_shards": 2, "num_draws": 100, "store": tmp_path / "run"}
+    arguments = {"num_shards": 2, "shard_draws": 100, "store": tmp_path / "run"}
     vcmc.infer(model, {"y": y}, **arguments)
     y += 5
     with pytest.raises(ValueError, match="the rows have changed since"):

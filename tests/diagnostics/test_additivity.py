@@ -17,7 +17,7 @@ def infer(
     **arguments,
 ):
     model = vcmc.Model({"beta": vcmc.Real(2)}, log_prior, log_likelihood)
-    arguments = {"num_shards": 3, "num_draws": 20, "sampler": SAMPLER} | arguments
+    arguments = {"num_shards": 3, "shard_draws": 20, "sampler": SAMPLER} | arguments
     return vcmc.infer(model, rows, **arguments)
 
 

@@ -63,9 +63,15 @@ def verdict_without_errors(**evidence):
             "The 95 % quantile of beta[1] is off by 0.30 ± 0.02 posterior sd (too high).",
         ),
         (
-            {"q95": 0.21},
+            {"q95": 0.23},
             "doubtful",
-            "The 95 % quantile of beta[1] may be off: its estimated error is +0.210 ± 0.020 sd.",
+            "The 95 % quantile of beta[1] may be off: its estimated error is +0.230 ± 0.020 sd.",
+        ),
+        ({"q95": 0.21}, "good", "95 % quantile of beta[1] +0.210"),
+        (
+            {"q95_se": 0.11},
+            "doubtful",
+            "The 95 % quantile of beta[1] may be off: its estimated error is +0.000 ± 0.110 sd.",
         ),
         ({"mean": 0.15, "ess": 500.0}, "good", "+0.150"),  # a Monte Carlo error that may happen
         ({"mean": 0.5, "ess": np.nan}, "poor", "is off by"),

@@ -150,7 +150,7 @@ def test_resumed_runs_have_the_same_draws(conjugate, tmp_path):
     """In parts that end within an iteration of the walkers, and from blocks of a store."""
     arguments = {
         "num_shards": 3,
-        "num_draws": 330,
+        "shard_draws": 330,
         "sampler": HMC(num_warmup=150, num_walkers=30),
         "progress": False,
     }

@@ -261,6 +261,13 @@ def shard_warnings(
     return ShardWarnings(notes + _disagreement_warnings(draws, space, num_draws), remarks)
 
 
+def has_converged(
+    rhat: Mapping[str, np.ndarray], ess: Mapping[str, np.ndarray], num_draws: int
+) -> bool:
+    """Return whether no shard has a large R-hat or few effective draws for its draws."""
+    return not _convergence_warnings(rhat, ess, {}, num_draws)
+
+
 def _convergence_warnings(
     rhat: Mapping[str, np.ndarray],
     ess: Mapping[str, np.ndarray],

@@ -10,6 +10,7 @@ cannot be estimated, and a result is at most doubtful, unless its draws are exac
 rows, or resampled by trustworthy weights.
 """
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -26,6 +27,7 @@ MAX_STANDARD_ERROR, MAX_QUANTILE_STANDARD_ERROR = 0.2, 0.1
 NUM_MONTE_CARLO_ERRORS = 4.0  # errors that chance explains, in Monte Carlo standard errors …
 MAX_CHANCE_ERROR = 0.2  # … but none above this
 MAX_TABLE_ROWS = 30  # of a printed diagnosis
+MAX_TEXT_WIDTH = 100  # characters of its lines
 
 Level = Literal["good", "doubtful", "poor", "unknown"]
 Statistic = Literal["mean", "sd", "q05", "q95"]
@@ -103,7 +105,8 @@ class Diagnosis:
             f"Pareto k {self.pareto_k:.2f}, kernel Stein discrepancy {self.ksd:.3g} "
             f"(p = {self.ksd_p_value:.2f})"
         )
-        return "\n".join([*(rows if self.errors else []), numbers, self.text])
+        text = textwrap.fill(self.text, MAX_TEXT_WIDTH, break_on_hyphens=False)
+        return "\n".join([*(rows if self.errors else []), numbers, text])
 
 
 class Evidence(NamedTuple):

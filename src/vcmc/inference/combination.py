@@ -13,7 +13,7 @@ from ..data.partition import check_seed
 from ..data.space_description import describe_space
 from ..diagnostics.repeated_shards import repeated_shards
 from ..diagnostics.sampling_error import DrawSource
-from ..diagnostics.shards import broken_shards
+from ..diagnostics.shards import broken_shards, has_converged
 from ..executors import executor_of
 from ..model import Derived, Model
 from ..progress import ProgressDisplay, ProgressMode
@@ -65,7 +65,8 @@ class Posterior(NamedTuple):
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         remarks: warnings about few shards.
         source: where the draws come from, if they are paired draws of shards.
-        needs_more_draws: whether the shards' draws are too few for the shape of the combined ones.
+        needs_more_draws: whether the shards' draws are too few, for the shape of the combined
+            ones or to tell whether the chains have converged.
     """
 
     points: Float[np.ndarray, "chain draw dim"]
@@ -108,10 +109,10 @@ def combine_shards(
     if shards.num_shards > 1:
         uses_target = combiner.needs.target
         source = DrawSource.of_shards(combined.pairs, summary.ess, summary.counts, uses_target)
-    needs_more = False
+    needs_more = not has_converged(summary.rhat, summary.ess, min(summary.counts))
     if source is not None and source.shard_ess is not None and weights is not None:
         variances = np.stack([np.var(draws, axis=0) for draws in shards])
-        needs_more = needs_more_draws(np.asarray(weights), variances, source.shard_ess)
+        needs_more |= needs_more_draws(np.asarray(weights), variances, source.shard_ess)
     return Posterior(
         np.asarray(points),
         {name: group for name, group in groups.items() if group},

@@ -203,6 +203,7 @@ class _Run:
             posterior = _combine(prepared, self.request, draws, self.display, self.clock)
             more = DRAWS_GROWTH * prepared.plan.num_draws
             is_fixed = self.request.shard_draws is not None or more > MAX_SHARD_DRAWS
+            is_fixed |= prepared.target.num_shards == 1
             if is_fixed or not posterior.needs_more_draws:
                 return prepared, posterior
             prepared = self.extend(prepared, more)

@@ -1,6 +1,6 @@
 r"""Choose the number of shards where it is left out.
 
-Sampling a shard takes a short warm-up and about $5000/K^2$ draws, at least 50, because draws of
+Sampling a shard takes a short warm-up and about $5000/K^2$ draws, at least 100, because draws of
 different shards are paired at random. So the gradients of all shards together fall with $K$ up to
 about eight and stay the same above it, while each shard has fixed costs and less information.
 Hence the least multiple of the executor's slots that is at least eight: all slots are busy to the

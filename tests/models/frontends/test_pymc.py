@@ -125,7 +125,7 @@ def tree(logistic):
 
 def inferred(model):
     consensus = vcmc.combiners.Consensus()  # least to compile
-    return vcmc.infer(model, ROWS, num_shards=2, num_draws=500, seed=4, combiner=consensus)
+    return vcmc.infer(model, ROWS, num_shards=2, num_draws=1000, seed=4, combiner=consensus)
 
 
 @pytest.mark.slow
@@ -291,7 +291,7 @@ def test_draws_go_back_to_pymc(pm, tree):
         compile_kwargs={"mode": "FAST_COMPILE"},
     )
     bought = predicted["posterior_predictive"]["bought"].to_numpy()
-    assert bought.shape == (1, 500, NUM_ROWS)
+    assert bought.shape == (1, 1000, NUM_ROWS)
     assert_predicts(tree, bought[0])
 
 
