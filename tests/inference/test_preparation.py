@@ -5,7 +5,9 @@ import pytest
 
 import vcmc
 from vcmc.inference.clock import Clock
-from vcmc.inference.preparation import Request, as_partition, prepare, result_target
+from vcmc.inference.partitioning import as_partition
+from vcmc.inference.preparation import prepare, result_target
+from vcmc.inference.request import Request
 from vcmc.progress import ProgressDisplay
 from vcmc.target import Target
 
@@ -43,25 +45,6 @@ def test_the_prior_sets_the_powers_of_the_plan(prior, powers, conjugate):
     assert (np.abs(prepared.plan.start - mean) < 1e-3 * np.sqrt(np.diag(covariance))).all()
     assert prepared.settings["prior"] == prior
     assert sum(prepared.settings["shard_sizes"]) == len(conjugate.rows["y"])
-
-
-def test_a_partition_is_taken_as_it_is(conjugate):
-    partition = vcmc.split(conjugate.rows, 3)
-    assert as_partition(partition, None, seed=0) is partition
-    assert as_partition(partition, 3, seed=0) is partition
-    with pytest.raises(ValueError, match=r"the partition's number of shards \(3\); got 2"):
-        as_partition(partition, 2, seed=0)
-
-
-def test_a_function_of_the_shard_needs_a_number_of_shards(conjugate):
-    partition = vcmc.split(conjugate.rows, 3)
-
-    def load(shard):
-        return {name: values[partition.members[shard]] for name, values in conjugate.rows.items()}
-
-    assert as_partition(load, 3, seed=0).num_shards == 3
-    with pytest.raises(ValueError, match="num_shards is required if rows is a function"):
-        as_partition(load, None, seed=0)
 
 
 def test_the_target_of_a_result_is_the_full_log_density(conjugate):

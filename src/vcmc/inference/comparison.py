@@ -27,8 +27,8 @@ from ..space import Product, Space
 from .arguments import check_combiner, check_model_with_rows
 from .combination import combine
 from .memory import PeakMemory
+from .partitioning import as_partition
 from .pipeline import infer
-from .preparation import as_partition
 
 NUM_SERIAL_DRAWS = 4000  # of the reference chain on all rows
 

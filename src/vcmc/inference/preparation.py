@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -16,20 +15,17 @@ import numpy as np
 from jaxtyping import Array
 
 from .._runtime import limit_programs, new_pool, thread_map
-from ..combiners import AbstractCombiner, Prior
-from ..data.batches import is_large
+from ..combiners import Prior
 from ..data.params import check_derived
-from ..data.partition import LazyRows, check_seed, split
+from ..data.partition import check_seed
 from ..data.shard import AbstractPartition
-from ..data.size import FileRows, RowsSize, rows_size
 from ..data.space_description import describe_space
 from ..diagnostics.additivity import check_additivity, check_labels
 from ..diagnostics.information import ShardFacts, check_information, shard_facts
 from ..diagnostics.shards import ShardWarnings
 from ..executors import AbstractExecutor, executor_of
 from ..model import Model
-from ..progress import ProgressDisplay, ProgressMode, Stage
-from ..results.store import Store
+from ..progress import ProgressDisplay, Stage
 from ..results.tree import renamed_attribute
 from ..samplers import HMC, NUTS, AbstractSampler
 from ..samplers.hmc import ADAPTIVE_WARMUP, MAX_NON_NORMALITY, MAX_NORMAL
@@ -37,86 +33,16 @@ from ..samplers.start import common_start, search_starts
 from ..samplers.whitening import MAX_WHITENED_DIM, non_normality
 from ..space import Point
 from ..target import Target
-from .arguments import (
-    MIN_DRAWS,
-    check_combiner,
-    check_instance,
-    check_integer,
-    check_model,
-    resolve_prior,
-)
+from .arguments import check_model
 from .chains import Plan
 from .clock import Clock
 from .draw_counts import initial_shard_draws
-from .error_goal import check_error, draws_for_error, precise_combiner
+from .partitioning import as_partition
+from .request import Request, supports_prior
 from .run_record import RunRecord
-from .shard_count import check_normality, check_silent, choose_partition
+from .shard_count import check_normality, check_silent
 
 UNWHITENED_WARMUP = 300  # steps of NUTS, where the curvature does not give it a metric
-
-
-@dataclass(frozen=True)
-class Request:
-    """The checked arguments of `infer`: how to sample the shards and how to combine them."""
-
-    seed: int
-    num_draws: int
-    shard_draws: int | None
-    error: float | None
-    thin: int
-    sampler: AbstractSampler | None
-    combiner: AbstractCombiner
-    executor: AbstractExecutor
-    prior: Prior
-    store: Store | None
-    num_shards_reason: str = ""
-    may_reduce_shards: bool = False
-    """Whether vcmc chose the number of shards, and may choose a smaller one."""
-
-    @classmethod
-    def checked(
-        cls,
-        *,
-        seed: Any,
-        num_draws: Any,
-        shard_draws: Any,
-        error: Any,
-        thin: Any,
-        sampler: Any,
-        combiner: AbstractCombiner,
-        executor: Any,
-        prior: Any,
-        store: str | Path | None,
-    ) -> "Request":
-        """Check the arguments and fill in the defaults."""
-        check_combiner(combiner)
-        check_error(error)
-        num_draws = draws_for_error(error) if num_draws is None else num_draws
-        check_integer("num_draws", num_draws, MIN_DRAWS)
-        if shard_draws is not None:
-            check_integer("shard_draws", shard_draws, MIN_DRAWS)
-        check_integer("thin", thin, 1)
-        check_seed(seed)
-        prior = resolve_prior(combiner, prior)
-        if sampler is not None:
-            check_instance("sampler", sampler, AbstractSampler, "vcmc.samplers.NUTS()")
-            if not _supports_prior(sampler, prior):
-                raise ValueError(
-                    f"{type(sampler).__name__} cannot raise a likelihood to a power, which "
-                    "prior='powered' requires. Use vcmc.samplers.NUTS()."
-                )
-        return cls(
-            seed,
-            num_draws,
-            shard_draws,
-            error,
-            thin,
-            sampler,
-            combiner if error is None else precise_combiner(combiner, error),
-            executor_of(executor),
-            prior,
-            None if store is None else Store(store),
-        )
 
 
 @dataclass(frozen=True)
@@ -209,69 +135,6 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
         **renamed_attribute(target.model.renamed),
     }
     return Prepared(target, plan, facts, settings, warnings)
-
-
-def as_partition(
-    rows: Any,
-    num_shards: int | None,
-    seed: int,
-    folder: Path | None = None,
-    progress: ProgressMode = True,
-) -> AbstractPartition:
-    """Return the user's partition, or split the rows; large ones into files in `folder`."""
-    if isinstance(rows, AbstractPartition):
-        if num_shards not in (None, rows.num_shards):
-            raise ValueError(
-                "num_shards must be left out or equal the partition's number of shards "
-                f"({rows.num_shards}); got {num_shards}."
-            )
-        return rows
-    if num_shards is None:
-        raise ValueError(
-            "num_shards is required if rows is a function that loads a shard, e.g. "
-            "infer(..., num_shards=20)."
-            if callable(rows)
-            else "num_shards is required here unless rows is a Partition, e.g. num_shards=20."
-        )
-    if callable(rows):
-        return LazyRows(rows, num_shards)
-    if isinstance(rows, FileRows):
-        return split(
-            rows.path, num_shards, seed=seed, columns=rows.columns, folder=folder, progress=progress
-        )
-    folder = folder if is_large(rows) else None
-    return split(rows, num_shards, seed=seed, folder=folder, progress=progress)
-
-
-def choose_shards(
-    model: Model, rows: Any, num_shards: int | None, request: Request, progress: ProgressMode
-) -> tuple[AbstractPartition, Request]:
-    """Split rows into shards, as many as the user, the run directory or else vcmc says.
-
-    The request is returned with the reason for their number.
-    """
-    folder = request.store.rows if request.store else None
-    split_rows = partial(as_partition, rows, seed=request.seed, folder=folder, progress=progress)
-    if num_shards is not None:
-        return split_rows(num_shards), replace(request, num_shards_reason="as the user asked.")
-    if isinstance(rows, AbstractPartition):
-        return rows, replace(request, num_shards_reason="as the rows were split.")
-    if callable(rows):
-        return split_rows(None), request  # raises an error
-    if request.store and (stored := request.store.settings()):
-        reason = "as the run directory was begun."
-        return split_rows(stored["num_shards"]), replace(request, num_shards_reason=reason)
-    is_on_disk = isinstance(rows, FileRows) or is_large(rows)
-    try:
-        size = rows_size(rows)
-    except Exception:  # splitting the rows says what is wrong with them
-        size = RowsSize(1, 0)
-    partition, reason = choose_partition(
-        model.space.dim, size, request.executor, split_rows, is_on_disk
-    )
-    # to write the files of all shards once more would take too long
-    may_reduce = not is_on_disk and partition.num_shards > 1
-    return partition, replace(request, num_shards_reason=reason, may_reduce_shards=may_reduce)
 
 
 def checked_target(
@@ -377,11 +240,7 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
 def _own_sampler(target: Target, prior: Prior) -> Any:
     """Return the sampler that the model brings for its rows, unless it cannot use the prior."""
     sampler = target.model.suited_sampler(target.shard_cache.shards)
-    return sampler if _supports_prior(sampler, prior) else None
-
-
-def _supports_prior(sampler: Any, prior: Prior) -> bool:
-    return prior != "powered" or getattr(sampler, "takes_powers", False)
+    return sampler if supports_prior(sampler, prior) else None
 
 
 def _choose_sampler(nuts: NUTS, non_normality: float, dim: int) -> AbstractSampler:

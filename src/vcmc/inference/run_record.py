@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
     from .chains import Plan
-    from .preparation import Request
+    from .request import Request
 
 NUM_POINTS = 3  # at which the model's log density is recorded
 DIGITS = 10  # of log densities, which other machines round otherwise

@@ -16,7 +16,8 @@ from ..results.tree import make_tree
 from ..samplers.base import Chain, group_by_walker
 from .chains import ChainIndex, ChainResult, SampledShards, StoreFailed, sample_shards
 from .overlap import sample_and_optimize
-from .preparation import Prepared, Request
+from .preparation import Prepared
+from .request import Request
 
 if TYPE_CHECKING:
     from xarray import DataTree

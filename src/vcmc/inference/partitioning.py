@@ -1,0 +1,78 @@
+"""Split the rows into shards: as many as the user says, or as the library chooses."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..data.batches import is_large
+from ..data.partition import LazyRows, split
+from ..data.shard import AbstractPartition
+from ..data.size import FileRows, RowsSize, rows_size
+from ..model import Model
+from ..progress import ProgressMode
+from .request import Request
+from .shard_count import choose_partition
+
+
+def as_partition(
+    rows: Any,
+    num_shards: int | None,
+    seed: int,
+    folder: Path | None = None,
+    progress: ProgressMode = True,
+) -> AbstractPartition:
+    """Return the user's partition, or split the rows; large ones into files in `folder`."""
+    if isinstance(rows, AbstractPartition):
+        if num_shards not in (None, rows.num_shards):
+            raise ValueError(
+                "num_shards must be left out or equal the partition's number of shards "
+                f"({rows.num_shards}); got {num_shards}."
+            )
+        return rows
+    if num_shards is None:
+        raise ValueError(
+            "num_shards is required if rows is a function that loads a shard, e.g. "
+            "infer(..., num_shards=20)."
+            if callable(rows)
+            else "num_shards is required here unless rows is a Partition, e.g. num_shards=20."
+        )
+    if callable(rows):
+        return LazyRows(rows, num_shards)
+    if isinstance(rows, FileRows):
+        return split(
+            rows.path, num_shards, seed=seed, columns=rows.columns, folder=folder, progress=progress
+        )
+    folder = folder if is_large(rows) else None
+    return split(rows, num_shards, seed=seed, folder=folder, progress=progress)
+
+
+def choose_shards(
+    model: Model, rows: Any, num_shards: int | None, request: Request, progress: ProgressMode
+) -> tuple[AbstractPartition, Request]:
+    """Split rows into shards, as many as the user, the run directory or else vcmc says.
+
+    The request is returned with the reason for their number.
+    """
+    folder = request.store.rows if request.store else None
+    split_rows = partial(as_partition, rows, seed=request.seed, folder=folder, progress=progress)
+    if num_shards is not None:
+        return split_rows(num_shards), replace(request, num_shards_reason="as the user asked.")
+    if isinstance(rows, AbstractPartition):
+        return rows, replace(request, num_shards_reason="as the rows were split.")
+    if callable(rows):
+        return split_rows(None), request  # raises an error
+    if request.store and (stored := request.store.settings()):
+        reason = "as the run directory was begun."
+        return split_rows(stored["num_shards"]), replace(request, num_shards_reason=reason)
+    is_on_disk = isinstance(rows, FileRows) or is_large(rows)
+    try:
+        size = rows_size(rows)
+    except Exception:  # splitting the rows says what is wrong with them
+        size = RowsSize(1, 0)
+    partition, reason = choose_partition(
+        model.space.dim, size, request.executor, split_rows, is_on_disk
+    )
+    # to write the files of all shards once more would take too long
+    may_reduce = not is_on_disk and partition.num_shards > 1
+    return partition, replace(request, num_shards_reason=reason, may_reduce_shards=may_reduce)
