@@ -99,7 +99,7 @@ def test_an_error_of_the_refinement_keeps_the_combined_draws(conjugate, monkeypa
     def fail(*args, **options):
         raise ValueError("no proposals")
 
-    monkeypatch.setattr("vcmc.inference.pipeline.refine_draws", fail)
+    monkeypatch.setattr("vcmc.inference.stages.refine_draws", fail)
     sampler = vcmc.samplers.NUTS(num_warmup=100)
     with pytest.raises(vcmc.AssessmentError, match="combined, but refining them failed") as caught:
         vcmc.infer(

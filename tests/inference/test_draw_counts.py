@@ -44,13 +44,3 @@ def test_draws_of_a_shard_can_be_fixed(conjugate):
         tree = vcmc.infer(conjugate.model, conjugate.rows, **options)
     assert tree["posterior"].sizes["draw"] == 600
     assert tree["subposterior"].sizes["draw"] == 40
-
-
-def test_slow_chains_go_on(conjugate):
-    """Thinned by a sampler that hardly moves: the shards' draws are doubled, up to a limit."""
-    sampler = vcmc.samplers.NUTS(max_depth=1, num_warmup=20)
-    options = {"num_shards": 3, "progress": False, "sampler": sampler}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", vcmc.DoubtfulWarning)
-        tree = vcmc.infer(conjugate.model, conjugate.rows, **options)
-    assert tree.attrs["shard_draws"] > 556

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import vcmc
-from vcmc.inference import pipeline, run_record
+from vcmc.inference import pipeline, run_record, stages
 from vcmc.inference.run_record import describe_part
 
 pytestmark = pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # runs are short
@@ -78,9 +78,9 @@ class Own(vcmc.combiners.Consensus):
 def test_a_combiner_of_the_users_is_run_again(conjugate, tmp_path, monkeypatch):
     run(conjugate, tmp_path, shard_draws=100, combiner=Own())
     combined = []
-    combine = pipeline.combine_shards
+    combine = stages.combine_shards
     monkeypatch.setattr(
-        pipeline,
+        stages,
         "combine_shards",
         lambda *given, **named: combined.append(1) or combine(*given, **named),
     )
