@@ -12,7 +12,7 @@ def test_the_peak_is_measured_even_if_the_memory_is_free_again():
     with PeakMemory() as memory:
         array = np.ones(2**24)  # 128 MB
         array += 1
-        for _ in range(20):  # the watching thread has time for a few readings, on a busy machine too
+        for _ in range(20):  # the watching thread gets a few readings, on a busy machine too
             array.sum()
             time.sleep(0.02)
         del array
