@@ -90,7 +90,7 @@ def test_hessian_products_of_a_gaussian_are_those_of_its_precision(conjugate, su
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"), [(5, 32), (32, 32), (33, 33), (100, 100), (101, 51), (250, 84)]
+    ("count", "expected"), [(5, 5), (9, 32), (32, 32), (33, 33), (100, 100), (101, 51), (250, 84)]
 )
 def test_many_directions_are_cut_into_equal_parts(count, expected, subposterior):
     assert density._num_directions(subposterior.shard, count) == expected

@@ -20,7 +20,8 @@ from .model import MAX_CACHED_BYTES, Model, block_size
 from .space import Point, Scalar
 
 BATCH_SIZE = 32  # points or directions per compiled call: each holds some numbers for every row
-MAX_UNPADDED = 8  # points or directions; batches of at most this size are not padded
+SMALL_BATCH_SIZE = 8  # points per compiled call, where there are a few
+MAX_UNPADDED = 8  # directions: fewer have a program of their own
 MAX_DIRECTIONS = 100  # directions per compiled call: matrix products are faster if large
 MAX_VALUES = 2**22  # rows times directions per compiled call, to limit memory
 CHUNK_SIZE = 8  # points of a small shard that are evaluated together
@@ -69,7 +70,9 @@ def evaluate(
             for buffer, count in _buffers(np.asarray(points))
         ]
     else:
-        parts = [_evaluate(*arguments, batch) for batch in _batches(points)]
+        parts = [
+            _evaluate(*arguments, batch) for batch in _batches(points, _num_points(len(points)))
+        ]
     log_densities, scores = zip(*parts, strict=True)
     return _concatenate(log_densities, len(points)), _concatenate(scores, len(points))
 
@@ -89,7 +92,7 @@ def is_small(shard: Shard) -> bool:
 def _evaluate(
     model: Model, shard: Shard, prior_power: Scalar, points: Float[Array, "point dim"]
 ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
-    density = Subposterior(model, shard, prior_power, len(points) > MAX_UNPADDED)
+    density = Subposterior(model, shard, prior_power, len(points) > SMALL_BATCH_SIZE)
     return jax.vmap(jax.value_and_grad(density))(points)
 
 
@@ -209,13 +212,20 @@ def prepare(density: Subposterior) -> None:
             return
     else:
         _evaluate.lower(*arguments, jax.ShapeDtypeStruct((BATCH_SIZE, dim), float)).compile()
-    size = dim if dim <= MAX_UNPADDED else _num_directions(density.shard, dim)
+    size = _num_directions(density.shard, dim)
     point, directions = (jax.ShapeDtypeStruct(shape, float) for shape in ((dim,), (size, dim)))
     _hessian_products.lower(*arguments, point, directions).compile()
 
 
+def _num_points(count: int) -> int:
+    """Return the number of points per compiled call: there are three programs."""
+    return BATCH_SIZE if count > SMALL_BATCH_SIZE else SMALL_BATCH_SIZE if count > 1 else 1
+
+
 def _num_directions(shard: Shard, count: int) -> int:
     """Return the number of directions per compiled call: many are cut into equal parts."""
+    if count <= MAX_UNPADDED:
+        return count
     if count <= BATCH_SIZE:
         return BATCH_SIZE
     largest = int(
@@ -224,9 +234,9 @@ def _num_directions(shard: Shard, count: int) -> int:
     return -(-count // -(-count // largest))
 
 
-def _batches(points: Points, size: int = BATCH_SIZE) -> list[Any]:
+def _batches(points: Points, size: int) -> list[Any]:
     """Cut points into batches of one size, the last padded, which share one program."""
-    if len(points) <= MAX_UNPADDED or len(points) == size:
+    if len(points) == size:
         return [points]
     values = np.asarray(points)  # in NumPy: JAX would compile a program for every number of points
     padding = np.repeat(values[-1:], -len(values) % size, axis=0)

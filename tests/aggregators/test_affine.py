@@ -66,6 +66,22 @@ def test_few_draws_have_a_scale_for_each_coordinate(num_draws, full, kind, shard
     assert isinstance(aggregator.root, kind)
 
 
+def test_fewer_draws_than_coordinates_are_averaged_with_common_eigenvectors(gaussian_shards):
+    num_shards, dim, num_draws = 20, 12, 10
+    draws = gaussian_shards(num_shards, dim).draws(200)[:, :num_draws]
+    space = Product({"theta": Real(dim)})
+    aggregator = AffineFamily().fit(space, draws, Precision())
+    assert isinstance(aggregator.root, DenseOperator)
+    weights = aggregator.root.dense() @ np.asarray(aggregator.transforms.values)
+    np.testing.assert_allclose(weights.sum(axis=0), np.eye(dim), atol=1e-9)
+    np.testing.assert_allclose(weights[0] @ weights[1], weights[1] @ weights[0], atol=1e-12)
+    by_hand = np.einsum("kij,knj->ni", weights, draws)
+    np.testing.assert_allclose(aggregate(aggregator, draws), by_hand, rtol=1e-9)
+    # as if shards were independent, the sum of prepared draws has covariance I
+    prepared = np.asarray(prepare_all(aggregator, draws))
+    np.testing.assert_allclose(prepared.var(axis=1).sum(axis=0), 1.0, rtol=1e-9)
+
+
 def test_the_precision_is_the_inverse_of_the_covariance(shards):
     draws = shards.draws(200)
     aggregator = AffineFamily().fit(SPACE, draws, Precision())

@@ -75,7 +75,7 @@ def test_errors_of_skewed_posteriors_are_covered(shape, shift):
     )
     mean, sd = digamma(shape), np.sqrt(polygamma(1, shape))
     covered = []
-    for seed in range(8):
+    for seed in range(24):
         # Gaussian draws, which have no skewness at all: what an affine correction cannot repair
         draws = mean + sd * (shift + np.random.default_rng(seed).normal(size=(500, 2)))
         errors = self_check(draws, target, identity, seed).errors

@@ -68,8 +68,8 @@ def test_moments_on_paper(sampler):
 @pytest.mark.parametrize(
     ("sampler", "program"),
     [
-        (samplers.NUTS(num_warmup=110), samplers.nuts._advance_small),
-        (samplers.HMC(num_warmup=110, num_walkers=30), samplers.hmc._advance),
+        (samplers.NUTS(num_warmup=110), samplers.nuts._advance.fast),
+        (samplers.HMC(num_warmup=110, num_walkers=30), samplers.hmc._advance.fast),
     ],
 )
 def test_one_program_serves_all_shards_and_blocks(sampler, program, conjugate):

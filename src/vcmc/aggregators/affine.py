@@ -36,7 +36,12 @@ from ..linalg.operators import (
     DiagonalOperator,
 )
 from ..linalg.pairing import sum_pairs
-from ..linalg.shrinkage import covariance_root, means_and_covariances, shrunk
+from ..linalg.shrinkage import (
+    covariance_root,
+    means_and_covariances,
+    pooled_covariance,
+    shrunk,
+)
 from ..linalg.whitening import Whitening
 from ..space import Point, Product, Scalar
 from .base import AbstractAggregator, AbstractFamily
@@ -212,7 +217,7 @@ class AffineFamily(AbstractFamily):
         pooled_draws = num_shards * (num_draws - 1)
         enough = dim <= MAX_DENSE_DIM and pooled_draws > MIN_POOLED_DRAWS_PER_DIM * dim
         if enough if self.full is None else self.full:
-            return _dense_averages(draws, start)
+            return (_dense_averages if num_draws > dim else _pooled_averages)(draws, start)
         if self.full is None and frame_near is not None and 1 < dim <= MAX_FRAME_DIM:
             frame = frame_near(np.asarray(draws).mean(axis=(0, 1)))
             if frame is not None:
@@ -263,6 +268,23 @@ def _dense_averages(draws: Float[Array, "shard draw dim"], start: AbstractStart)
     root = covariance_root(covariance)
     transforms = DenseOperator(np.linalg.inv(root) @ weights)
     return _Averages(means, centre, DenseOperator(root), transforms, np.eye(dim))
+
+
+def _pooled_averages(draws: Float[Array, "shard draw dim"], start: AbstractStart) -> _Averages:
+    """Average with matrices that have common eigenvectors.
+
+    Fewer draws than coordinates say little of a shard's own covariance. So shards have a weight for
+    each of the coordinates in which the covariance within shards is the identity.
+    """
+    values = np.asarray(draws)
+    root = covariance_root(pooled_covariance(values))
+    inverse = np.linalg.inv(root)
+    log_det = np.sum(np.log(np.diag(root)))
+    frame = Whitening(values.mean(axis=(0, 1)), FrameOperator(root, inverse, log_det))
+    framed = _framed_averages(draws, start, frame)
+    transforms = DenseOperator(framed.transforms.values[:, :, None] * inverse)
+    scaled_root = DenseOperator(root * framed.scale)
+    return _Averages(framed.means, framed.centre, scaled_root, transforms, np.eye(len(inverse)))
 
 
 def _diagonal_averages(draws: Float[Array, "shard draw dim"], start: AbstractStart) -> _Averages:

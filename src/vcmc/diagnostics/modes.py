@@ -17,20 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .._runtime import thread_map
 from ..data.params import to_params
 from ..density import evaluate, log_priors
 from ..linalg.stein import Matrix, matrix_from_products
 from ..linalg.whitening import Whitening
-from ..samplers.start import SCALES, climb, search_starts, shard_curvature
+from ..samplers.start import SCALES, climb, climb_together, search_starts, shard_curvature
 from ..space import Product
 from ..target import Target
 
 MIN_DISTANCE_SD = 6.0  # between modes: nearer ones may be a single skewed one
 MIN_MASS_SHARE = 0.01  # of a mode that is reported
 MAX_PROMISED_NATS = 0.1  # that a Newton step may still gain at a mode
-DISTANCE_RATIO = 1.4  # between neighbouring points of an axis: below two, so that none is missed
-NUM_DISTANCES = 28  # on each side: up to 10⁴ times the first
+DISTANCE_RATIO = 1.7  # between neighbouring points of an axis: below two, so that none is missed
+NUM_DISTANCES = 18  # on each side: up to 10⁴ times the first
 MAX_PRIOR_FALL = 12.0  # nats below its largest value on an axis: further out, nothing is sought
 MAX_SCANNED_POINTS = 2000  # on one shard
 MAX_SCAN_CLIMBS = 8  # from points at which the score points away from the draws
@@ -115,9 +114,8 @@ def _pilot_modes(whitening: Whitening, target: Target, seed: int) -> list[tuple[
     outward = _outward_points(whitening, target, seed)
     own, *others = [
         _labelled(whitening, mode, space)
-        for mode in thread_map(
-            lambda start: climb(density, start, space.curved),
-            [whitening.centre, *near_origin, *mirrored, *outward],
+        for mode in climb_together(
+            density, [whitening.centre, *near_origin, *mirrored, *outward], space.curved
         )
     ]
     shard_sd = target.num_shards**0.5  # in posterior sds

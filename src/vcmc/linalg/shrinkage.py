@@ -59,15 +59,28 @@ def shrinkage(
     covariances = covariances * counts / (counts - 1)
     if dim == 1:
         return covariances, np.zeros(num_shards)
-    pooled = covariances.mean(axis=0)
-    scales = np.maximum(np.sqrt(np.diag(pooled)), TINY)
-    correlation = pooled / np.outer(scales, scales)
-    intensity, _ = _intensities(correlation[None], int(counts.sum()))
-    pooled = (1 - intensity[0]) * pooled + intensity[0] * np.diag(scales**2)
+    pooled = _shrunk_to_diagonal(covariances.mean(axis=0), int(counts.sum()))
     inverse = np.linalg.inv(covariance_root(pooled))
     intensities, variances = _intensities(inverse @ covariances @ inverse.T, counts[:, 0, 0])
     shares = intensities[:, None, None]
     return (1 - shares) * covariances + shares * variances[:, None, None] * pooled, intensities
+
+
+def pooled_covariance(draws: Float[np.ndarray, "shard draw dim"]) -> Float[np.ndarray, "dim dim"]:
+    """Return the covariance within shards, from the draws of all, shrunk towards its diagonal."""
+    num_shards, num_draws, dim = draws.shape
+    centred = (draws - draws.mean(axis=1, keepdims=True)).reshape(-1, dim)
+    covariance = centred.T @ centred / (num_shards * (num_draws - 1))
+    return covariance if dim == 1 else _shrunk_to_diagonal(covariance, len(centred))
+
+
+def _shrunk_to_diagonal(
+    covariance: Float[np.ndarray, "dim dim"], num_draws: int
+) -> Float[np.ndarray, "dim dim"]:
+    scales = np.maximum(np.sqrt(np.diag(covariance)), TINY)
+    correlation = covariance / np.outer(scales, scales)
+    (intensity,), _ = _intensities(correlation[None], num_draws)
+    return (1 - intensity) * covariance + intensity * np.diag(scales**2)
 
 
 def _intensities(

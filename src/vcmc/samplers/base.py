@@ -19,6 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._runtime import FAST_COMPILATION, compiled_per_model
+from ..data.shard import Shard
 from ..density import Subposterior
 from ..space import Point
 from .state import PackedState
@@ -26,6 +28,7 @@ from .state import PackedState
 State = TypeVar("State")
 BLOCK = 100
 """Steps per block: after each block, progress is reported, and Ctrl-C is handled."""
+MAX_FAST_BYTES = 2**18  # of a shard: compiling takes longer than sampling some ten of them
 
 
 class Chain(NamedTuple):
@@ -48,6 +51,25 @@ class Block(NamedTuple):
     points: Float[np.ndarray, "draw dim"]
     stats: dict[str, np.ndarray]
     checkpoint: Checkpoint
+
+
+class Programs(NamedTuple):
+    """A function that advances a chain, compiled in two ways."""
+
+    thorough: Callable[..., Any]
+    fast: Callable[..., Any]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> "Programs":
+        """Return the programs of a function; nothing is compiled before they are called."""
+        # half the compile time, at the cost of up to a fifth more sampling time
+        options: Any = {"compiler_options": FAST_COMPILATION}  # passed on to JAX
+        thorough, fast = eqx.filter_jit(function), eqx.filter_jit(function, **options)
+        return cls(compiled_per_model(thorough), compiled_per_model(fast))
+
+    def for_shard(self, shard: Shard) -> Callable[..., Any]:
+        """Return the program that takes less time to compile and run for a shard."""
+        return self.fast if shard.num_bytes <= MAX_FAST_BYTES else self.thorough
 
 
 class AbstractSampler(eqx.Module):

@@ -11,19 +11,16 @@ start at draws of the shard's normal approximation, so that warm-up is short: th
 size, and, in the middle third of a long warm-up, the centre and the scales of the coordinates.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._runtime import compiled_per_model
 from ..density import Subposterior
 from ..space import Point, Scalar
-from .base import BLOCK, AbstractSampler
+from .base import BLOCK, AbstractSampler, Programs
 from .whitening import (
     chain_states,
     normal_approximation,
@@ -71,6 +68,16 @@ class HMCState(NamedTuple):
     root: Float[Array, "dim dim"]
 
 
+class Adaptation(NamedTuple):
+    """What adaptation needs to know: arrays, so that one program serves all settings.
+
+    `num_iterations` are those of all walkers during warm-up.
+    """
+
+    num_iterations: Int[Array, ""]
+    target_accept: Scalar
+
+
 class HMC(AbstractSampler):
     """Hamiltonian Monte Carlo with many walkers, for shards that are nearly Gaussian.
 
@@ -97,7 +104,7 @@ class HMC(AbstractSampler):
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> HMCState:
         centre, root = normal_approximation(setup, start)
-        white = np.asarray(_initial_positions(key, self.num_walkers, start.size))
+        white = _initial_positions(key, self.num_walkers, start.size)
         walkers = chain_states(setup, white, centre, root)
         # a walker that would start outside of the support starts at the centre instead
         is_inside = np.isfinite(walkers.logdensity) & np.isfinite(walkers.logdensity_grad).all(
@@ -123,32 +130,37 @@ class HMC(AbstractSampler):
         self, setup: Subposterior, state: HMCState, key: Array, num_steps: int
     ) -> tuple[HMCState, Float[Array, "step dim"], dict[str, Array]]:
         offset = int(state.step) % self.num_walkers
-        state, points, stats = _advance(self, setup, state, key, jnp.asarray(num_steps))
+        state, points, stats = _advance.for_shard(setup.shard)(
+            self.num_walkers, self._adaptation, setup, state, key, jnp.asarray(num_steps)
+        )
         new = slice(offset, offset + num_steps)
         return state, points[new], {name: values[new] for name, values in stats.items()}
 
     @property
-    def num_adaptation_iterations(self) -> int:
-        """Iterations of all walkers during warm-up."""
-        return self.num_warmup // self.num_walkers
+    def _adaptation(self) -> "Adaptation":
+        num_iterations = self.num_warmup // self.num_walkers
+        return Adaptation(jnp.asarray(num_iterations), jnp.asarray(self.target_accept))
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def _initial_positions(key: Array, num_walkers: int, dim: int) -> Float[Array, "walker dim"]:
+def _initial_positions(key: Array, num_walkers: int, dim: int) -> Float[np.ndarray, "walker dim"]:
     """Draw the initial positions of walkers in whitened coordinates."""
-    return jax.random.normal(jax.random.fold_in(key, 0), (num_walkers, dim))
+    # in NumPy: JAX would take up to a second to compile it
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    return generator.normal(size=(num_walkers, dim))
 
 
-@compiled_per_model
-@eqx.filter_jit
-def _advance(
-    sampler: HMC, density: Subposterior, state: HMCState, key: Array, num_steps: Int[Array, ""]
+def _advance_walkers(
+    count: int,
+    adaptation: Adaptation,
+    density: Subposterior,
+    state: HMCState,
+    key: Array,
+    num_steps: Int[Array, ""],
 ) -> tuple[HMCState, Float[Array, "buffer dim"], dict[str, Array]]:
-    """Run iterations of all walkers until `num_steps` steps are done.
+    """Run iterations of `count` walkers until `num_steps` steps are done.
 
     The buffers begin with the iteration that was started before, whose steps may not all be done.
     """
-    count = sampler.num_walkers
     size = count * (-(-BLOCK // count) + 1)
     first, next_iteration = state.step // count, -(-state.step // count)
 
@@ -163,7 +175,7 @@ def _advance(
 
     def iterate(number: Array, carry: Any) -> Any:
         state, points, stats = carry
-        state = _iteration(sampler, density, state, number, jax.random.fold_in(key, number + 1))
+        state = _iteration(adaptation, density, state, number, jax.random.fold_in(key, number + 1))
         return state, *write(state, (number - first) * count, points, stats)
 
     points = jnp.zeros((size, state.centre.size))
@@ -173,6 +185,9 @@ def _advance(
     carry = (state, points, stats)
     state, points, stats = jax.lax.fori_loop(next_iteration, -(-end // count), iterate, carry)
     return state._replace(step=end), points, stats
+
+
+_advance = Programs.of(_advance_walkers)
 
 
 def _rotation_integrator(log_density: Any, kinetic_energy: Any) -> Any:
@@ -200,12 +215,13 @@ def _rotation_integrator(log_density: Any, kinetic_energy: Any) -> Any:
 
 
 def _iteration(
-    sampler: HMC, density: Subposterior, state: HMCState, number: Array, key: Array
+    adaptation: Adaptation, density: Subposterior, state: HMCState, number: Array, key: Array
 ) -> HMCState:
     """Move all walkers once, by trajectories of one random length, and adapt during warm-up."""
     import blackjax
 
-    is_warmup = number < sampler.num_adaptation_iterations
+    is_warmup = number < adaptation.num_iterations
+    num_walkers = len(state.walkers.position)
     max_step_size = jnp.exp(jnp.where(is_warmup, state.log_step_sizes[0], state.log_step_sizes[1]))
     length_key, move_key = jax.random.split(key)
     low, high = TRAJECTORY_LENGTHS
@@ -221,7 +237,7 @@ def _iteration(
         lambda key, walker: kernel(
             key, walker, log_density, step_size, unit_metric, num_leapfrog_steps
         )
-    )(jax.random.split(move_key, sampler.num_walkers), state.walkers)
+    )(jax.random.split(move_key, num_walkers), state.walkers)
     acceptance = jnp.nan_to_num(info.acceptance_rate)
     stats = (
         walkers.logdensity,
@@ -230,28 +246,29 @@ def _iteration(
         info.energy,
         jnp.broadcast_to(num_leapfrog_steps, acceptance.shape),
         jnp.broadcast_to(step_size, acceptance.shape),
-        jnp.arange(sampler.num_walkers),
+        jnp.arange(num_walkers),
     )
     state = state._replace(walkers=walkers, stats=dict(zip(STATS, stats, strict=True)))
     return jax.lax.cond(
-        is_warmup, lambda: _adapted(sampler, state, number, acceptance.mean()), lambda: state
+        is_warmup, lambda: _adapted(adaptation, state, number, acceptance.mean()), lambda: state
     )
 
 
-def _adapted(sampler: HMC, state: HMCState, number: Array, acceptance: Scalar) -> HMCState:
+def _adapted(
+    adaptation: Adaptation, state: HMCState, number: Array, acceptance: Scalar
+) -> HMCState:
     """Adapt the step size, and at two thirds of the warm-up the centre and the scales."""
-    total = sampler.num_adaptation_iterations
+    white, total = state.walkers.position, adaptation.num_iterations
     begin, end = total // 3, 2 * total // 3
-    if (end - begin) * sampler.num_walkers < MIN_MOMENT_DRAWS:
-        end = begin = 0
+    # a short warm-up has no middle third
+    end = jnp.where((end - begin) * len(white) < MIN_MOMENT_DRAWS, 0, end)
     # the search for a step size starts again when the coordinates change
     iteration = jnp.where(number < end, number, number - end)
-    excess = acceptance - sampler.target_accept
+    excess = acceptance - adaptation.target_accept
     log_step_size = state.log_step_sizes[0] + excess * LEARNING_RATE / jnp.sqrt(1.0 + iteration)
     log_step_size = jnp.minimum(log_step_size, jnp.log(TRAJECTORY_LENGTHS[1]))
     num_averaged = jnp.maximum(iteration - AVERAGING_START, 0)
     average = (num_averaged * state.log_step_sizes[1] + log_step_size) / (num_averaged + 1)
-    white = state.walkers.position
     moments = state.moments + jnp.where(
         (number >= begin) & (number < end),
         jnp.stack([jnp.ones_like(white), white, white**2]).sum(axis=1),

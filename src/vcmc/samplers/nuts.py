@@ -18,10 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._runtime import FAST_COMPILATION, compiled_per_model
 from ..density import Subposterior
 from ..space import Point, Scalar
-from .base import BLOCK, AbstractSampler, strongly_typed
+from .base import BLOCK, AbstractSampler, Programs, strongly_typed
 from .whitening import (
     MAX_HALVINGS,
     MAX_WHITENED_DIM,
@@ -36,7 +35,6 @@ from .whitening import (
 # of the first, and tuning the step size for 100 steps was measured to give a fifth more effective
 # draws.
 INITIAL_STEPS, FINAL_STEPS = 50, 100
-MAX_FAST_BYTES = 2**18  # of a shard: compiling takes longer than sampling some ten of them
 MAX_DENSE_METRIC_DIM = 10  # up to here the metric is dense: it corrects an atypical curvature
 DONE = 2  # the stage after warm-up; 0 adapts the step size, 1 the metric too (Stan's fast and slow)
 STATS = {  # statistics of each step, by ArviZ's names
@@ -100,7 +98,7 @@ class NUTS(AbstractSampler):
     def advance(
         self, setup: Subposterior, state: NUTSState, key: Array, num_steps: int
     ) -> tuple[NUTSState, Float[Array, "step dim"], dict[str, Array]]:
-        advance = _advance_small if setup.shard.num_bytes <= MAX_FAST_BYTES else _advance
+        advance = _advance.for_shard(setup.shard)
         state, points, stats = advance(self, setup, state, key, jnp.asarray(num_steps))
         return (
             state,
@@ -201,10 +199,7 @@ def _advance_chain(
     return jax.lax.fori_loop(0, num_steps, step, (state, points, stats))
 
 
-_advance = compiled_per_model(eqx.filter_jit(_advance_chain))
-# compiled in half the time, at the cost of up to a fifth more of a sampling time that is short
-_FAST: Any = {"compiler_options": FAST_COMPILATION}  # passed on to JAX
-_advance_small = compiled_per_model(eqx.filter_jit(_advance_chain, **_FAST))
+_advance = Programs.of(_advance_chain)
 
 
 def _step_size(state: NUTSState, stage: Int[Array, ""]) -> Scalar:

@@ -10,19 +10,18 @@ groups goes to zero, where there is hardly any mass. A coordinate of a constrain
 has moved far and still has a steep slope is reset and fixed, and the others are maximized alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._runtime import thread_map
 from ..density import Subposterior, evaluate, hessian_products
 from ..space import Point
 from ..target import Target
+from .lockstep import Density, search_together
 
 NUM_STARTS = 4  # starts of the search on one shard, if the model suggests none
 NUM_CANDIDATES = 20  # points among which they are chosen
@@ -42,14 +41,13 @@ MIN_DISTANCE_SD = 0.1  # of a shard, between its modes that are compared on all 
 MAX_MOVE, MAX_SLOPE = 5.0, 0.5
 
 Vector = Float[np.ndarray, " dim"]
-Density = Callable[[Any], tuple[Any, Any]]
 
 
 def common_start(target: Target, starts: list[Point]) -> Point:
     """Return the mode of the full target that the search from given starts finds."""
     pilot = target.pilot
     curved = pilot.model.space.curved
-    modes = list(thread_map(lambda start: climb(partial(evaluate, pilot), start, curved), starts))
+    modes = climb_together(partial(evaluate, pilot), starts, curved)
     best, curvature = modes[0], shard_curvature(pilot, modes[0])
     if len(candidates := _distinct(modes, curvature)) > 1:
         best = max(candidates, key=lambda point: float(target(point[None])[0][0]))
@@ -95,6 +93,13 @@ def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
         raise ValueError(_nowhere_finite(pilot, jnp.asarray(points)))
     chosen = finite[np.linspace(0, len(finite) - 1, NUM_STARTS).round().astype(int)]
     return [jax.device_put(points[index]) for index in dict.fromkeys(chosen.tolist())]
+
+
+def climb_together(
+    density: Density, starts: Sequence[Point | Vector], curved: Bool[np.ndarray, " dim"]
+) -> list[Vector]:
+    """Return a local maximum near each start; the searches share evaluations."""
+    return search_together(density, lambda shared, start: climb(shared, start, curved), starts)
 
 
 def climb(
