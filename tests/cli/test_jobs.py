@@ -65,27 +65,19 @@ def exact(folder):
 
 
 COLUMNS = ("--column", "x=a,b", "--column", "y=y")
+FOUR_SHARDS = ("--num-shards", 4)
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "more"),
+    ("name", "data", "count", "more"),
     [
-        pytest.param("numpyro_model", "rows.parquet", COLUMNS, marks=pytest.mark.slow),
-        ("plain", "rows.npz", ("--executor", "processes:1")),
+        pytest.param("numpyro_model", "rows.parquet", FOUR_SHARDS, COLUMNS, marks=pytest.mark.slow),
+        ("plain", "rows.npz", (), ("--executor", "processes:1")),  # the number of shards is chosen
     ],
 )
-def test_a_run_goes_from_files_to_a_result(name, data, more, folder, tmp_path):
+def test_a_run_goes_from_files_to_a_result(name, data, count, more, folder, tmp_path):
     out = tmp_path / "run"
-    words = (
-        "run",
-        f"{folder}/models.py:{name}",
-        folder / data,
-        "--num-shards",
-        4,
-        "--out",
-        out,
-        *more,
-    )
+    words = ("run", f"{folder}/models.py:{name}", folder / data, *count, "--out", out, *more)
     output = run_vcmc(*words)
     assert "The result is good." in output
     assert f"The result is in {out}" in output

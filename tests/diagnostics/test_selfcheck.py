@@ -111,6 +111,18 @@ def test_many_coordinates_are_scaled_one_by_one():
     assert np.median(errors.sd) == pytest.approx(0.2, abs=0.02)
 
 
+def test_errors_of_means_are_those_of_all_draws_where_some_are_assessed(monkeypatch):
+    dim = 3
+    target = make_target(
+        lambda params, rows: -0.5 * rows["one"] / 4 * jnp.sum(params["theta"] ** 2), dim
+    )
+    draws = np.random.default_rng(0).normal(size=(20_000, dim))
+    draws = draws - draws.mean(axis=0) + 0.2
+    monkeypatch.setattr("vcmc.diagnostics.selfcheck.MAX_MOVED_VALUES", 1000 * dim)
+    errors = self_check(draws, target, identity, seed=0).errors
+    np.testing.assert_allclose(errors.mean, 0.2, atol=1e-3)  # a thousand draws are off by 0.03
+
+
 def test_what_is_not_finite_is_counted():
     target = make_target(
         lambda params, rows: (

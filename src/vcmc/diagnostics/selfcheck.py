@@ -213,7 +213,9 @@ def self_check(
     max_draws = max(MAX_MOVED_VALUES // draws.shape[1], 2 * NUM_POINTS)
     if len(draws) > max_draws:
         chosen = np.arange(max_draws) * len(draws) // max_draws
-        draws, source = draws[chosen], source.subset(chosen)
+        # with the mean of all draws, whose errors are to be estimated
+        centred = draws[chosen] - draws[chosen].mean(axis=0)
+        draws, source = draws.mean(axis=0) + centred, source.subset(chosen)
     first, last, is_settled = _assess_repeatedly(draws, target, seed)
     common = *first.score_diagnostics, first.num_points, first.num_not_finite
     if not last.corrected or last.least_curvature < MIN_CURVATURE:
