@@ -3,7 +3,7 @@
 For the two large regressions of the arena (logistic 10⁶ × 50, probit 10⁵ × 300), one run measures
 the rate of matrix products (float64, 1000 × 1000, one thread per core, on all cores) and the rate
 of the sampling stage: floating-point operations of its gradients and Hessian products over
-seconds. A gradient takes 4 operations per number of the design matrix, a Hessian product 4 more.
+seconds. Each takes 4 operations per number of the design matrix.
 
 The rest is split by measuring single parts on one shard in the same run: the bare pair of matrix
 products of a batch of gradients, the whole gradients, and the calls of the sampler.
@@ -82,7 +82,7 @@ def report(problem: problems.Problem) -> None:
     limit = product_rate()
     seconds, num_gradients = sampled(target, start, sampler)
     values = problem.num_rows * dim
-    operations = 4.0 * values * num_gradients + 8.0 * values * dim
+    operations = 4.0 * values * (num_gradients + dim)
     rate = operations / seconds
     say(
         f"{problem.name}: {problem.num_rows} x {dim}, K = {NUM_SHARDS}: {num_gradients} gradients "
@@ -100,7 +100,7 @@ def report(problem: problems.Problem) -> None:
             4 * per_shard * BATCH_SIZE,
         ),
         "gradients of a batch": (lambda: evaluate(pilot, points), 4 * per_shard * BATCH_SIZE),
-        "Hessian": (lambda: hessian_products(pilot, start, directions), 8 * per_shard * dim),
+        "Hessian": (lambda: hessian_products(pilot, start, directions), 4 * per_shard * dim),
     }
     for name, (part, count) in parts.items():
         jax.block_until_ready(part())
