@@ -8,7 +8,7 @@ import numpy as np
 from scores import GOAL_SD, Score
 
 MAX_ERROR_SD = 3.0  # larger errors are drawn here, as triangles
-ERROR_LIMITS = (0.003, 4.0)
+ERROR_LIMITS = (0.001, 4.0)
 ERROR_TICKS = (0.01, 0.1, 1.0)
 SECOND_TICKS = (3, 10, 30, 100, 300, 1000)
 OURS, OTHERS = "#d62728", "0.45"

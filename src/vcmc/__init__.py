@@ -19,6 +19,7 @@ from .errors import (
     StoreError,
     StoreWarning,
 )
+from .groups.quadrature import ExactGaussian, GaussHermite, QuasiRandom
 from .inference.combination import combine
 from .inference.comparison import compare
 from .inference.diagnosis import diagnose
@@ -29,6 +30,7 @@ from .models.frontends.numpyro import from_numpyro
 from .models.frontends.pymc import from_pymc
 from .results.draw_files import read_draws
 from .results.draws import LazyDraws
+from .results.group_plots import plot_groups
 from .results.loading import load
 from .results.plots import (
     plot_comparison,
@@ -60,7 +62,9 @@ __all__ = [
     "CombineError",
     "Correlation",
     "DoubtfulWarning",
+    "ExactGaussian",
     "Exchangeable",
+    "GaussHermite",
     "Interval",
     "LazyDraws",
     "LazyRows",
@@ -70,6 +74,7 @@ __all__ = [
     "Partition",
     "Positive",
     "PositiveDefinite",
+    "QuasiRandom",
     "Real",
     "ShardError",
     "Simplex",
@@ -91,6 +96,7 @@ __all__ = [
     "plot_density",
     "plot_errors",
     "plot_forest",
+    "plot_groups",
     "plot_objective",
     "plot_timings",
     "plot_weights",

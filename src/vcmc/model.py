@@ -11,6 +11,7 @@ $$\ell_k(u) = \sum_{n \in k} \log p(x_n \mid T(u))
 so that for $\tau = 1/K$ the log densities of the shards sum to the full log density.
 """
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -22,12 +23,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .data.labels import NO_LABELS, Labels
-from .data.rows import Rows
 from .data.shard import Shard, Shards
+from .groups.local_model import LocalDerived, LocalModel, LogLocalPrior, groups_of
+from .groups.quadrature import AbstractQuadrature
 from .space import Params, Point, Product, Scalar, Space
 
 LogPrior = Callable[[Params], Scalar]
-LogLikelihood = Callable[[Params, Rows], Float[Array, " row"]]
+LogLikelihood = Callable[..., Float[Array, " row"]]
+"""From params and rows, or from params, local params of each row's group, and rows."""
 Derived = Callable[[Params], Params]
 
 MAX_CACHED_BYTES = 2**21  # of rows that a core's cache holds; more rows are processed in blocks
@@ -46,6 +49,13 @@ class Model:
         derived: further quantities to report, computed from the params.
         dims: names of the axes of params, e.g. `{"beta": ["feature"]}`, which results keep.
         coords: labels along these axes, e.g. `{"feature": ["age", "income"]}`.
+        local_space: for a model with groups, the space of every local parameter of one group.
+        log_local_prior: log density of local parameters, `(params, local, group)` to one value per
+            group; `group` is the first row of every group. `log_likelihood` is then a function of
+            `(params, local, rows)`, with the local values of every row's group.
+        groups: the column of rows that says which group a row belongs to.
+        quadrature: how local parameters are integrated out; by default a closed form where they
+            are Gaussian, else Gauss–Hermite or quasi-random nodes.
         renamed: names under which `posterior_draws` returns params and derived quantities, where
             these are not their own: NumPyro's `net/b` is `net.b` in results.
 
@@ -69,11 +79,33 @@ class Model:
         dims: Mapping[str, Iterable[str | None]] | None = None,
         coords: Mapping[str, Any] | None = None,
         renamed: Mapping[str, str] | None = None,
+        local_space: Mapping[str, Space] | None = None,
+        log_local_prior: LogLocalPrior | None = None,
+        local_derived: LocalDerived | None = None,
+        groups: str | None = None,
+        group_table: Mapping[str, np.ndarray] | None = None,
+        quadrature: AbstractQuadrature | None = None,
     ):
         self.space = Product(space)
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
         self.derived = derived
+        if local_space is not None:
+            self.local = _local_model(
+                self.space,
+                local_space,
+                log_local_prior,
+                log_likelihood,
+                groups,
+                quadrature,
+                group_table,
+                local_derived,
+            )
+        elif log_local_prior is not None or groups is not None:
+            raise ValueError(
+                "a model with groups needs local_space, the spaces of its local parameters, e.g. "
+                'local_space={"alpha": vcmc.Real()}.'
+            )
         shapes = {name: part.shape for name, part in self.space.items()}
         self.labels = Labels.checked(shapes, dims, coords)
         self.renamed = dict(renamed or {})
@@ -84,6 +116,9 @@ class Model:
     renamed: Mapping[str, str] = MappingProxyType({})
     """Names in the model's own language, by names in results, where they differ."""
 
+    local: LocalModel | None = None
+    """The local parameters of groups, which are integrated out; None without groups."""
+
     exact_sampler: Any = None
     """The class of the sampler written for this model, if any."""
 
@@ -93,9 +128,18 @@ class Model:
         return self.exact_sampler() if self.exact_sampler else None
 
     def fitted(self, shards: Shards) -> "Model":
-        """Return the model with its point estimates, if it has any, computed from all shards."""
-        del shards
-        return self
+        """Return the model with what it needs to know of its rows, if anything."""
+        if self.local is None or self.local.quadrature is not None:
+            return self
+        generator = np.random.default_rng(0)
+        params = self.space.constrain(jnp.asarray(0.5 * generator.normal(size=self.space.dim)))
+        return self.with_local(self.local.resolved(params, shards[0]))
+
+    def with_local(self, local: LocalModel) -> "Model":
+        """Return the same model with other local parts."""
+        changed = copy.copy(self)
+        changed.local = local
+        return changed
 
     def starts(self, shard: Shard, key: Array) -> list[Point]:
         """Return starting points for the search of the mode; none means random points."""
@@ -112,6 +156,9 @@ class Model:
 
         `is_batched` says that the point is one of a batch under `vmap`.
         """
+        if self.local is not None:
+            return self._log_marginal(point, shard)
+        shard = Shard(shard.rows, shard.weights)
         size = block_size(shard, is_batched)
         if size >= len(shard.weights):
             return self._log_likelihood_of(point, shard)
@@ -121,9 +168,45 @@ class Model:
         per_row = self.log_likelihood(self.space.constrain(point), shard.rows)
         return jnp.sum(shard.weights * per_row)
 
+    def _log_marginal(self, point: Point, shard: Shard) -> Scalar:
+        assert self.local is not None
+        per_group = self.local.log_marginals(self.space.constrain(point), shard)
+        return jnp.sum(groups_of(shard).weights * per_group)
+
     def __repr__(self) -> str:
         spaces = ", ".join(f"{name}: {space}" for name, space in self.space.items())
+        if self.local is not None:
+            local = ", ".join(f"{name}: {space}" for name, space in self.local.space.items())
+            spaces += f"; by {self.local.groups}: {local}"
         return f"{type(self).__name__}({spaces})"
+
+
+def _local_model(
+    space: Product,
+    local_space: Mapping[str, Space],
+    log_local_prior: LogLocalPrior | None,
+    log_likelihood: LogLikelihood,
+    groups: str | None,
+    quadrature: AbstractQuadrature | None,
+    table: Mapping[str, np.ndarray] | None,
+    derived: LocalDerived | None,
+) -> LocalModel:
+    if log_local_prior is None or groups is None:
+        raise ValueError(
+            "a model with local_space needs log_local_prior, a function (params, local, group) of "
+            "one value per group, and groups, the column with the group of every row, e.g. "
+            'groups="county".'
+        )
+    if not isinstance(quadrature, AbstractQuadrature | None):
+        raise TypeError(
+            f"quadrature must be a quadrature, e.g. vcmc.GaussHermite(9); got {quadrature!r}."
+        )
+    product = Product(local_space)
+    if shared := [name for name in product if name in space]:
+        raise ValueError(
+            f"parameters must be global or local; {shared} are in space and in local_space."
+        )
+    return LocalModel(product, log_local_prior, log_likelihood, groups, quadrature, table, derived)
 
 
 def block_size(shard: Shard, is_batched: bool) -> int:

@@ -399,3 +399,34 @@ def test_wrong_options_of_combine_are_refused(words, code, message, tmp_path, mo
     files = write_chains(tmp_path, 2, 1)
     output = run_vcmc("combine", *files, *words, code=code)
     assert message in " ".join(output.replace("│", " ").split())
+
+
+GROUPED = """
+import numpyro, numpyro.distributions as dist
+
+def radon(county, y, *, num_counties):
+    mu = numpyro.sample("mu", dist.Normal(0, 10))
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    with numpyro.plate("counties", num_counties):
+        alpha = numpyro.sample("alpha", dist.Normal(mu, tau))
+    numpyro.sample("obs", dist.Normal(alpha[county], 1.0), obs=y)
+"""
+
+
+@pytest.mark.slow
+def test_a_hierarchical_model_runs_on_labels_in_a_file(tmp_path):
+    import pandas as pd
+
+    generator = np.random.default_rng(0)
+    county = np.repeat([f"county {number:02d}" for number in range(30)], 8)
+    y = np.repeat(1 + generator.normal(size=30), 8) + generator.normal(size=240)
+    pd.DataFrame({"county": county, "y": y}).to_parquet(tmp_path / "houses.parquet")
+    (tmp_path / "radon.py").write_text(GROUPED)
+    model = f"{tmp_path}/radon.py:radon"
+    groups = ("--groups", "county", "--num-groups", "num_counties")
+    words = ("run", model, tmp_path / "houses.parquet", *groups, "--out", tmp_path / "run")
+    assert "The result is good." in run_vcmc(*words)
+    tree = vcmc.load(tmp_path / "run")
+    assert tree["posterior"]["alpha"]["county"].to_numpy()[3] == "county 03"
+    data = ("--model", model, "--data", tmp_path / "houses.parquet", *groups)
+    assert "The result is good." in run_vcmc("diagnose", tmp_path / "run", *data)

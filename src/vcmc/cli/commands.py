@@ -57,6 +57,7 @@ def demo(out: Path, seed: int) -> None:
         "run model.py:model rows.parquet --out runs/a",
         "run model.py:model rows.parquet --num-shards 64 --executor processes:8",
         "run model.py:model rows.npz --num-shards 8 --column x=age,income --column y=bought",
+        "run radon.py:radon houses.parquet --groups county --num-groups num_counties",
     )
 )
 @click.argument("model", metavar="FILE.PY:NAME")
@@ -82,6 +83,8 @@ def demo(out: Path, seed: int) -> None:
 )
 @options.seed
 @options.columns
+@options.groups
+@options.num_groups
 @click.option(
     "--executor",
     default="local",
@@ -105,6 +108,8 @@ def run(
     error: float | None,
     seed: int,
     columns: Sequence[str],
+    groups: str | None,
+    num_groups: str | None,
     executor: str,
     refined: bool,
 ) -> None:
@@ -118,6 +123,7 @@ def run(
     """
     from ..inference.assessment import stored_diagnosis
     from . import jobs
+    from .inputs import GroupNames
 
     with errors_in_one_line(RESUME_HINT):
         tree = jobs.run_model(
@@ -131,6 +137,7 @@ def run(
             seed=seed,
             executor=executor,
             columns=options.parse_columns(columns),
+            names=GroupNames(groups, num_groups),
             refined=refined,
             command=options.typed_command(),
         )
@@ -228,17 +235,28 @@ def _check_together(model: str | None, data: str | None) -> None:
 @options.model
 @options.data
 @options.columns
-def diagnose(result: str, model: str | None, data: str | None, columns: Sequence[str]) -> None:
+@options.groups
+@options.num_groups
+def diagnose(
+    result: str,
+    model: str | None,
+    data: str | None,
+    columns: Sequence[str],
+    groups: str | None,
+    num_groups: str | None,
+) -> None:
     """Print how accurate a result is.
 
     RESULT is a run directory or an ArviZ file. By default the stored diagnosis is printed; with
     --model and --data a new one is computed. The exit code is 3 if the result is not good.
     """
     from . import jobs
+    from .inputs import GroupNames
 
     _check_together(model, data)
     with errors_in_one_line():
-        conclude(jobs.diagnose_result(result, model, data, options.parse_columns(columns)))
+        names = GroupNames(groups, num_groups)
+        conclude(jobs.diagnose_result(result, model, data, options.parse_columns(columns), names))
 
 
 @main.command(
@@ -250,10 +268,19 @@ def diagnose(result: str, model: str | None, data: str | None, columns: Sequence
 @options.model
 @options.data
 @options.columns
+@options.groups
+@options.num_groups
 @options.out_file("posterior.nc", options.RESULT_HELP)
 @options.seed
 def refine(
-    result: str, model: str | None, data: str | None, columns: Sequence[str], out: Path, seed: int
+    result: str,
+    model: str | None,
+    data: str | None,
+    columns: Sequence[str],
+    groups: str | None,
+    num_groups: str | None,
+    out: Path,
+    seed: int,
 ) -> None:
     """Refine a result to draws of the full-data posterior.
 
@@ -263,13 +290,17 @@ def refine(
     """
     from ..inference.assessment import stored_diagnosis
     from . import jobs
+    from .inputs import GroupNames
 
     if model is None or data is None:
         raise click.UsageError(
             "refine needs --model and --data, e.g. --model model.py:model --data rows.parquet."
         )
     with errors_in_one_line():
-        tree = jobs.refine_result(result, model, data, out, options.parse_columns(columns), seed)
+        names = GroupNames(groups, num_groups)
+        tree = jobs.refine_result(
+            result, model, data, out, options.parse_columns(columns), seed, names
+        )
         conclude(stored_diagnosis(tree), f"The result is in {out}.")
 
 

@@ -5,9 +5,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cloudpickle
+import numpy as np
 
 from .. import executors
 from ..data.batches import batches, read_npz
@@ -33,31 +34,47 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 
-def load_model(location: str, rows: Any) -> Model:
+class GroupNames(NamedTuple):
+    """Names that say what the groups of a hierarchical model are; none for other models.
+
+    Attributes:
+        groups: the column with the group of every row.
+        num_groups: the argument of a NumPyro model with the number of groups.
+    """
+
+    groups: str | None = None
+    num_groups: str | None = None
+
+
+NO_GROUPS = GroupNames()
+
+
+def load_model(location: str, rows: Any, names: GroupNames = NO_GROUPS) -> Model:
     """Return the model at `file.py:name`.
 
     Args:
         location: where a `vcmc.Model`, a NumPyro model or a PyMC model is defined.
         rows: some rows, from which NumPyro and PyMC models learn their shapes.
+        names: what the groups are, if there are any.
     """
     path, _, name = location.rpartition(":")
     if not path or not name:
         raise ValueError(f"the model must be FILE.PY:NAME, e.g. model.py:model; got {location!r}.")
-    names = vars(_load_module(Path(path)))
-    if name not in names:
+    defined = vars(_load_module(Path(path)))
+    if name not in defined:
         public = [
             key
-            for key, value in names.items()
+            for key, value in defined.items()
             if not key.startswith("_") and not isinstance(value, ModuleType)
         ]
         raise ValueError(f"there is no {name!r} in {path}; it defines {', '.join(public)}.")
-    model = names[name]
+    model = defined[name]
     if isinstance(model, Model):
         return model
     if is_pymc(model):
-        return from_pymc(model, rows)
+        return from_pymc(model, rows, groups=names.groups)
     if callable(model):
-        return from_numpyro(model, rows)
+        return from_numpyro(model, rows, groups=names.groups, num_groups=names.num_groups)
     raise TypeError(
         f"{location} must be a vcmc.Model, a NumPyro model (a function) or a pymc.Model; "
         f"got {type(model).__name__}."
@@ -96,15 +113,38 @@ def load_rows(path: str, columns: Columns | None) -> Any:
     return as_rows(choose_columns(read_npz(file), columns))
 
 
-def load_model_and_rows(model: str, data: str, columns: Columns | None) -> tuple[Model, Any]:
-    """Return the model at `file.py:name`, and the rows of a data file."""
+def load_model_and_rows(
+    model: str, data: str, columns: Columns | None, names: GroupNames = NO_GROUPS
+) -> tuple[Model, Any]:
+    """Return the model at `file.py:name`, and the rows of a data file; with groups, as arrays."""
+    if names.groups is not None:
+        rows = load_all_rows(data, columns)
+        return load_model(model, rows, names), rows
     rows = load_rows(data, columns)
-    return load_model(model, _with_names(_first_rows(rows, columns), columns)), rows
+    loaded = load_model(model, _with_names(_first_rows(rows, columns), columns))
+    return loaded, rows if loaded.local is None else load_all_rows(data, columns)
+
+
+def load_all_rows(path: str, columns: Columns | None) -> dict[str, Any]:
+    """Return all rows of a data file as arrays; labels of groups may be texts."""
+    file = Path(path)
+    if file.suffix == ".npz":
+        return choose_columns(read_npz(file), columns)
+    if not file.exists():
+        raise FileNotFoundError(f"there is no data file {path} (in {Path.cwd()}).")
+    if file.suffix == ".zarr":
+        parts = list(batches(path))
+        arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return choose_columns(arrays, columns)
+    from pandas import read_parquet  # type: ignore[import-untyped]
+
+    frame = read_parquet(path)
+    return choose_columns({str(name): frame[name].to_numpy() for name in frame.columns}, columns)
 
 
 def _with_names(rows: Mapping[str, Any], columns: Columns | None) -> dict[str, Any]:
     """Return rows with arrays of several columns as data frames, which have the columns' names."""
-    from pandas import DataFrame  # type: ignore[import-untyped]  # slow to import
+    from pandas import DataFrame  # slow to import
 
     names = {name: value for name, value in (columns or {}).items() if not isinstance(value, str)}
     frames = {name: DataFrame(rows[name], columns=list(value)) for name, value in names.items()}

@@ -25,7 +25,15 @@ from ..results.draw_files import read_draws, read_tree
 from ..results.draws import named_draws, shapes_of
 from ..results.lock import locked
 from ..results.report_page import report
-from .inputs import load_model_and_rows, load_result, parse_draws, parse_executor, parse_spaces
+from .inputs import (
+    NO_GROUPS,
+    GroupNames,
+    load_model_and_rows,
+    load_result,
+    parse_draws,
+    parse_executor,
+    parse_spaces,
+)
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -46,6 +54,7 @@ def run_model(
     seed: int,
     executor: str,
     columns: Columns | None,
+    names: GroupNames = NO_GROUPS,
     refined: bool,
     command: str,
 ) -> "DataTree":
@@ -62,10 +71,11 @@ def run_model(
         seed: random seed.
         executor: the executor, as `parse_executor` takes it.
         columns: columns of the data by name of the model's array.
+        names: what the groups are, if there are any.
         refined: whether to refine the combined draws.
         command: the command as typed, which the run directory stores.
     """
-    loaded_model, rows = load_model_and_rows(model, data, columns)
+    loaded_model, rows = load_model_and_rows(model, data, columns, names)
     pool = parse_executor(executor)
     try:
         with locked(out.absolute()):
@@ -140,23 +150,33 @@ def combine_files(
 
 
 def diagnose_result(
-    path: str, model: str | None, data: str | None, columns: Columns | None
+    path: str,
+    model: str | None,
+    data: str | None,
+    columns: Columns | None,
+    names: GroupNames = NO_GROUPS,
 ) -> Diagnosis:
     """Diagnose a result with a model and data, or return the diagnosis that it has stored."""
     tree = load_result(path)
     if model is None or data is None:
         return diagnose(tree)
-    loaded_model, rows = load_model_and_rows(model, data, columns)
+    loaded_model, rows = load_model_and_rows(model, data, columns, names)
     return diagnose(tree, loaded_model, _split_as_before(path, rows, tree, columns))
 
 
 def refine_result(
-    path: str, model: str, data: str, out: Path, columns: Columns | None, seed: int
+    path: str,
+    model: str,
+    data: str,
+    out: Path,
+    columns: Columns | None,
+    seed: int,
+    names: GroupNames = NO_GROUPS,
 ) -> "DataTree":
     """Refine a result, and write the refined one."""
     _check_output(out, path)
     tree = load_result(path)
-    loaded_model, rows = load_model_and_rows(model, data, columns)
+    loaded_model, rows = load_model_and_rows(model, data, columns, names)
     partition = _split_as_before(path, rows, tree, columns)
     refined = refine(tree, loaded_model, partition, seed=seed, progress="lines")
     _write_tree(refined, out)

@@ -54,6 +54,19 @@ columns = click.option(
 )
 
 
+groups = click.option(
+    "--groups",
+    metavar="COLUMN",
+    help="For a hierarchical model: the column with the group of every row. Latent sites with one "
+    "value per group are integrated out, and drawn afterwards.",
+)
+num_groups = click.option(
+    "--num-groups",
+    metavar="NAME",
+    help="The argument of a NumPyro model with the number of groups.",
+)
+
+
 spaces = click.option(
     "--space",
     "spaces",

@@ -10,13 +10,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..density import Subposterior
 from ..model import Model
-from .shard import AbstractPartition, InMemoryShards, Shard
+from .shard import AbstractPartition, InMemoryShards, Shard, joined
 
 MAX_KEPT_BYTES = 2**27  # of shards that are not in memory anyway and are kept for the next task
 
@@ -127,7 +125,7 @@ class ShardCache:
         power = 1 / self.num_shards if prior_power is None else prior_power
         rows = self.shards[shard]
         if likelihood_power != 1:
-            rows = Shard(rows.rows, likelihood_power * rows.weights)
+            rows = rows.powered(likelihood_power)
         return Subposterior(self.model, rows, jnp.asarray(power))
 
     def joint_density(self, shards: tuple[int, ...], num_padded: int) -> Subposterior:
@@ -138,9 +136,8 @@ class ShardCache:
 
         def join() -> Shard:
             parts = [self.shards[shard] for shard in shards]
-            padding = Shard(parts[0].rows, jnp.zeros_like(parts[0].weights))
-            parts += [padding] * (num_padded - len(parts))
-            return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *parts)
+            padding = parts[0].powered(0.0)
+            return joined([*parts, *[padding] * (num_padded - len(parts))])
 
         joint = self._load((shards, num_padded), join)
         return Subposterior(self.model, joint, jnp.asarray(len(shards) / self.num_shards))

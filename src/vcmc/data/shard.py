@@ -16,12 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .tiles import Groups, joined_groups
+
 
 class Shard(eqx.Module):
-    """Some rows. Rows of weight zero are padding, so that shards share a shape and a program."""
+    """Some rows. Rows of weight zero are padding, so that shards share a shape and a program.
+
+    Where the model has local parameters, rows are laid out by `groups`, which are whole.
+    """
 
     rows: dict[str, Array]
     weights: Float[Array, " row"]
+    groups: Groups | None = None
 
     @property
     def num_rows(self) -> int:
@@ -33,6 +39,15 @@ class Shard(eqx.Module):
         """Memory of the rows."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self))
 
+    def powered(self, power: float) -> "Shard":
+        """Return the shard whose likelihood is raised to a power."""
+        if self.groups is None:
+            return Shard(self.rows, power * self.weights)
+        groups = eqx.tree_at(
+            lambda groups: groups.weights, self.groups, power * self.groups.weights
+        )
+        return Shard(self.rows, self.weights, groups)
+
     def checksum(self) -> str:
         """Return a hash of the rows and weights, the same in every process."""
         digest = hashlib.blake2b(digest_size=8)
@@ -40,7 +55,17 @@ class Shard(eqx.Module):
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
         digest.update(np.ascontiguousarray(self.weights).data)
+        if self.groups is not None:
+            digest.update(np.ascontiguousarray(self.groups.of_tile).data)
         return digest.hexdigest()
+
+
+def joined(shards: Sequence[Shard]) -> Shard:
+    """Return the rows of several shards of one shape as one shard."""
+    plain = [Shard(shard.rows, shard.weights) for shard in shards]
+    joint = jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *plain)
+    groups = [shard.groups for shard in shards if shard.groups is not None]
+    return Shard(joint.rows, joint.weights, joined_groups(groups) if groups else None)
 
 
 @runtime_checkable

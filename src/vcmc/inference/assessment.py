@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from ..data.params import to_params, to_points
 from ..diagnostics import convergence
+from ..diagnostics.integrals import check_integrals, integral_sentences
 from ..diagnostics.modes import other_mode
 from ..diagnostics.profiles import profile, profile_doubts
 from ..diagnostics.reweighting import reweighted_errors
@@ -194,6 +195,9 @@ def _diagnose_draws(
     mode = other_mode(flat, target, seed)
     faults = [mode.sentence(model.space)] if mode else []
     doubts = profile_doubts(profile(flat, target, seed), names)
+    if model.local is not None:
+        integral_faults, integral_doubts = integral_sentences(check_integrals(flat, target, seed))
+        faults, doubts = faults + integral_faults, doubts + integral_doubts
     known, reweighted = check.errors, None
     if not check.is_reliable:
         known = None

@@ -40,6 +40,7 @@ from .arguments import (
 from .assessment import assess, result_tree
 from .clock import Clock
 from .draw_counts import needs_more_draws
+from .local_stage import local_results, merged
 from .preparation import result_target
 from .shard_summary import ShardSummary, summarize_shards, summarize_streamed_shards
 
@@ -256,8 +257,15 @@ def combine(
     if len(set(summary.counts)) > 1:
         settings["draw_counts"] = summary.counts
     labels = draws_labels(draws) if model is None else model.labels
+    groups = combined.groups | labels.groups
+    if target is not None and target.model.local is not None:
+        results = local_results(target, combined.points, None, seed)
+        groups = merged(groups, results.groups)
+        if results.doubt:
+            assessment = assessment.with_doubt(results.doubt)
+        clock.lap("locals")
     settings |= combined.settings | clock.seconds
-    return result_tree(combined.groups | labels.groups, settings, assessment)
+    return result_tree(groups, settings, assessment)
 
 
 def _declared_space(

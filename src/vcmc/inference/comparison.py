@@ -80,7 +80,7 @@ def compare(
         warnings.simplefilter("ignore", DoubtfulWarning)  # the table has the verdicts
         trees_by_prior: dict[Any, Any] = {}
         if isinstance(source, Model):
-            model, rows = source, as_partition(rows, num_shards, seed)
+            model, rows = source, as_partition(rows, num_shards, seed, local=source.local)
             for kind in sorted({combiner.needs.prior for combiner in named.values()}):
                 first = Swiss() if kind == "powered" else Average()
                 trees_by_prior[kind] = infer(

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ..data.batches import is_large
+from ..data.grouped import GroupedPartition, encode_groups
 from ..data.partition import LazyRows, split
 from ..data.shard import AbstractPartition
 from ..data.size import FileRows, RowsSize, rows_size
+from ..groups.local_model import LocalModel
 from ..model import Model
 from ..progress import ProgressMode
 from .request import Request
@@ -21,8 +23,14 @@ def as_partition(
     seed: int,
     folder: Path | None = None,
     progress: ProgressMode = True,
+    local: LocalModel | None = None,
 ) -> AbstractPartition:
-    """Return the user's partition, or split the rows; large ones into files in `folder`."""
+    """Return the user's partition, or split the rows; large ones into files in `folder`.
+
+    For a model with local parameters, shards hold whole groups.
+    """
+    if local is not None:
+        return _by_groups(rows, num_shards, seed, local)
     if isinstance(rows, AbstractPartition):
         if num_shards not in (None, rows.num_shards):
             raise ValueError(
@@ -47,6 +55,27 @@ def as_partition(
     return split(rows, num_shards, seed=seed, folder=folder, progress=progress)
 
 
+def _by_groups(
+    rows: Any, num_shards: int | None, seed: int, local: LocalModel
+) -> AbstractPartition:
+    """Return a partition whose shards hold whole groups."""
+    if isinstance(rows, GroupedPartition):
+        return rows
+    if isinstance(rows, AbstractPartition) or callable(rows):
+        partition = as_partition(rows, num_shards, seed)
+        return GroupedPartition(partition, local.groups, table=local.table)
+    if isinstance(rows, FileRows) or is_large(rows):
+        raise ValueError(
+            "rows of a model with groups must be in memory, or come from a function that loads "
+            "a shard of whole groups; got rows in files."
+        )
+    encoded, labels = encode_groups(rows, local.groups, local.table)
+    if num_shards is None:
+        raise ValueError("num_shards is required here, e.g. num_shards=20.")
+    partition = split(encoded, num_shards, seed=seed, groups=local.groups)
+    return GroupedPartition(partition, local.groups, labels, local.table)
+
+
 def choose_shards(
     model: Model, rows: Any, num_shards: int | None, request: Request, progress: ProgressMode
 ) -> tuple[AbstractPartition, Request]:
@@ -55,11 +84,18 @@ def choose_shards(
     The request is returned with the reason for their number.
     """
     folder = request.store.rows if request.store else None
-    split_rows = partial(as_partition, rows, seed=request.seed, folder=folder, progress=progress)
+    split_rows = partial(
+        as_partition,
+        rows,
+        seed=request.seed,
+        folder=folder,
+        progress=progress,
+        local=model.local,
+    )
     if num_shards is not None:
         return split_rows(num_shards), replace(request, num_shards_reason="as the user asked.")
     if isinstance(rows, AbstractPartition):
-        return rows, replace(request, num_shards_reason="as the rows were split.")
+        return split_rows(None), replace(request, num_shards_reason="as the rows were split.")
     if callable(rows):
         return split_rows(None), request  # raises an error
     if request.store and (stored := request.store.settings()):
@@ -68,6 +104,9 @@ def choose_shards(
     is_on_disk = isinstance(rows, FileRows) or is_large(rows)
     try:
         size = rows_size(rows)
+        if model.local is not None:  # a group is a row
+            labels = encode_groups(rows, model.local.groups, model.local.table)[1]
+            size = RowsSize(len(labels), -(-size.num_bytes // len(labels)))
     except Exception:  # splitting the rows says what is wrong with them
         size = RowsSize(1, 0)
     partition, reason = choose_partition(

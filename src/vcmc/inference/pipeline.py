@@ -19,6 +19,7 @@ from ..samplers import AbstractSampler
 from .arguments import check_model
 from .assessment import result_tree
 from .clock import Clock
+from .local_stage import LocalsMode, check_mode
 from .partitioning import as_partition, choose_shards
 from .preparation import checked_target, prepare
 from .request import Request
@@ -47,6 +48,7 @@ def infer(
     overlap: bool = False,
     prior: Prior | None = None,
     refine: bool = False,
+    locals: LocalsMode | None = None,  # noqa: A002
     progress: ProgressMode = True,
     compile_cache: bool = True,
 ) -> "DataTree":
@@ -90,9 +92,15 @@ def infer(
             multiply to the posterior; "partial" gives every shard the full prior, which averages
             then count K times; "powered" gives it the full prior and raises its likelihood to
             the power K, so that every shard approximates the whole posterior. By default the
-            one that the combiner needs.
+            one that the combiner needs, and "partial" for a model with groups and the default
+            combiner: a shard of few groups says little about their spread, whose prior to the
+            power 1/K has a long tail towards zero.
         refine: turn the combined draws into exact ones, as `vcmc.refine` does, by evaluating
             all rows more often.
+        locals: for a model with groups, how local parameters are reported: "draws" (in the
+            posterior, one for each draw), "summary" (mean, sd and quantiles in the groups
+            `local_mean`, `local_sd`, `local_q05`, `local_q50` and `local_q95`) or "none"; by
+            default draws, unless they take more than 256 MB.
         progress: show progress if standard error is a terminal; "lines" prints plain lines
             elsewhere.
         compile_cache: whether to use the user's cache of compiled programs, if there is one. The
@@ -111,6 +119,7 @@ def infer(
         `verdict_text`, and all warnings in `warnings`.
     """
     check_model(model)
+    check_mode(locals)
     request = Request.checked(
         seed=seed,
         num_draws=num_draws,
@@ -120,19 +129,24 @@ def infer(
         sampler=sampler,
         combiner=Variational() if combiner is None else combiner,
         executor=executor,
-        prior=prior,
+        prior=_default_prior(model, combiner) if prior is None else prior,
         store=store,
     )
     _check_combiner(request.combiner, model, overlap)
     lock = locked(request.store.folder) if request.store else nullcontext()
     with use_compile_cache(compile_cache), lock:
         partition, request = choose_shards(model, rows, num_shards, request, progress)
-        options: Any = {"overlap": overlap, "refine": refine, "progress": progress}
+        options: Any = {
+            "overlap": overlap,
+            "refine": refine,
+            "locals_mode": locals,
+            "progress": progress,
+        }
         try:
             return _run(model, partition, request, **options)
         except TooManyShards as too_many:
             fewer = too_many.fewer
-        partition = as_partition(rows, fewer.number, seed)
+        partition = as_partition(rows, fewer.number, seed, local=model.local)
         request = replace(request, num_shards_reason=fewer.reason, may_reduce_shards=False)
         return _run(model, partition, request, **options)
 
@@ -144,6 +158,7 @@ def _run(
     *,
     overlap: bool,
     refine: bool,
+    locals_mode: LocalsMode | None,
     progress: ProgressMode,
 ) -> "DataTree":
     """Run all stages, or return the result of a run directory that answers the same request."""
@@ -152,7 +167,8 @@ def _run(
         check_key, *_ = jax.random.split(jax.random.key(request.seed), 3)
         with _before_sampling():
             target = checked_target(model, partition, request.executor, check_key)
-            record = RunRecord.opened(target, request, {"overlap": overlap, "refine": refine})
+            options = {"overlap": overlap, "refine": refine, "locals": locals_mode}
+            record = RunRecord.opened(target, request, options)
             if record and (result := record.result()) is not None:
                 return result
             prepared = prepare(target, request, display, clock, record)
@@ -165,6 +181,7 @@ def _run(
             prepared, posterior, assessment = stages.improve(
                 prepared, posterior, assessment, refine
             )
+        posterior, assessment = stages.draw_locals(prepared, posterior, assessment, locals_mode)
     settings = prepared.settings | posterior.settings | clock.seconds | {"exact": posterior.exact}
     tree = result_tree(posterior.groups, settings, assessment)
     if record:
@@ -183,6 +200,11 @@ def _before_sampling() -> Iterator[None]:
             f"{str(error).rstrip('.')}).",
             None,
         ) from error
+
+
+def _default_prior(model: Model, combiner: AbstractCombiner | None) -> Prior | None:
+    """Return "partial" for a model with groups, if full-data scores correct for the prior."""
+    return "partial" if model.local is not None and combiner is None else None
 
 
 def _check_combiner(combiner: AbstractCombiner, model: Model, overlap: bool) -> None:

@@ -22,6 +22,7 @@ from ..data.shard import AbstractPartition
 from ..data.space_description import describe_space
 from ..diagnostics.additivity import check_additivity, check_labels
 from ..diagnostics.information import ShardFacts, check_information, shard_facts
+from ..diagnostics.local_terms import check_locals
 from ..diagnostics.shards import ShardWarnings
 from ..executors import AbstractExecutor, executor_of
 from ..model import Model
@@ -134,6 +135,9 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
         "space": describe_space(target.model.space),
         **renamed_attribute(target.model.renamed),
     }
+    if (local := target.model.local) is not None:
+        settings |= {"groups": local.groups, "quadrature": repr(local.quadrature)}
+        settings["local_parameters"] = list(local.space)
     return Prepared(target, plan, facts, settings, warnings)
 
 
@@ -146,8 +150,11 @@ def checked_target(
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     point = jax.device_put(0.5 * generator.normal(size=target.model.space.dim))
     shards = [target.shard_cache.shards[shard] for shard in range(min(2, target.num_shards))]
-    check_additivity(target.model, shards, point)
-    check_labels(target.model, shards[0], point)
+    if target.model.local is None:
+        check_additivity(target.model, shards, point)
+        check_labels(target.model, shards[0], point)
+    else:
+        check_locals(target.model, shards[0], point)
     check_derived(target.model.space, target.model.derived)
     return target
 
@@ -158,7 +165,10 @@ def result_target(model: Model, rows: Any, num_shards: int, executor: Any, seed:
     executor = executor_of(executor)
     check_seed(seed)
     partition = as_partition(
-        rows, None if isinstance(rows, AbstractPartition) else num_shards, seed
+        rows,
+        None if isinstance(rows, AbstractPartition) else num_shards,
+        seed,
+        local=model.local,
     )
     return checked_target(model, partition, executor, jax.random.key(seed))
 

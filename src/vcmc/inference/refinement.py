@@ -28,6 +28,7 @@ from .arguments import check_integer
 from .assessment import ERROR_GROUPS, assess, posterior_points, text_list
 from .clock import Clock
 from .ensemble import MAX_ITERATIONS, MAX_RHAT, MIN_ESS, NUM_CHAINS, Goal, run_chains
+from .local_stage import local_results, merged, stored_mode
 from .preparation import result_target
 
 if TYPE_CHECKING:
@@ -123,11 +124,19 @@ def refine(
         is_refined=True,
     )
     clock.lap("diagnose")
-    warn_doubtful(assessment.warnings)
     params = to_params(model.space, jnp.asarray(refined.points), model.derived)
+    groups = {**assessment.groups, "posterior": params}
+    if model.local is not None:
+        locals_mode = stored_mode(tree, model.local)
+        results = local_results(target, refined.points, locals_mode, seed)
+        groups = merged(groups, results.groups)
+        if results.doubt:
+            assessment = assessment.with_doubt(results.doubt)
+        clock.lap("locals")
+    warn_doubtful(assessment.warnings)
     return add_groups(
         tree,
-        {**assessment.groups, "posterior": params},
+        groups,
         {
             **refined.settings,
             **clock.seconds,

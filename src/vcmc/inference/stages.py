@@ -21,6 +21,7 @@ from .combination import Posterior, combine_shards
 from .draw_counts import DRAWS_GROWTH, MAX_SHARD_DRAWS
 from .ensemble import Goal
 from .error_goal import SHARD_DRAWS_GROWTH, refinement_goal, shortfall
+from .local_stage import LocalsMode, local_results, merged
 from .preparation import Prepared
 from .refinement import DEFAULT_GOAL, refine_draws
 from .request import Request
@@ -74,6 +75,24 @@ class Stages:
         assessment = _assess(prepared, posterior, self.request.seed, self.display, is_refined)
         self.clock.lap("diagnose")
         return assessment
+
+    def draw_locals(
+        self,
+        prepared: Prepared,
+        posterior: Posterior,
+        assessment: Assessment,
+        mode: LocalsMode | None,
+    ) -> tuple[Posterior, Assessment]:
+        """Draw the local parameters of groups, if the model has any."""
+        if prepared.target.model.local is None:
+            return posterior, assessment
+        with _keep_posterior("drawing the local parameters for", prepared, posterior):
+            stage = self.display.stage("local draws", None)
+            results = local_results(prepared.target, posterior.points, mode, self.request.seed)
+            stage.finish()
+        self.clock.lap("locals")
+        posterior = posterior._replace(groups=merged(posterior.groups, results.groups))
+        return posterior, assessment.with_doubt(results.doubt) if results.doubt else assessment
 
     def improve(
         self, prepared: Prepared, posterior: Posterior, assessment: Assessment, is_refined: bool

@@ -34,6 +34,11 @@ GROUP_DIMS: dict[str, list[str]] = {
     "q05_error_se": [],
     "q95_error": [],
     "q95_error_se": [],
+    "local_mean": [],
+    "local_sd": [],
+    "local_q05": [],
+    "local_q50": [],
+    "local_q95": [],
 }
 
 

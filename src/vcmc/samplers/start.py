@@ -217,16 +217,22 @@ def _maximize(
 
 def _nowhere_finite(pilot: Subposterior, points: Float[Array, "point dim"]) -> str:
     """Return the message that says which part of the log density is not finite, in which rows."""
-    params = pilot.model.space.constrain(points[0])
-    log_prior = float(pilot.model.log_prior_at(points[0]))
-    per_row = np.asarray(pilot.model.log_likelihood(params, pilot.shard.rows))
+    model, shard = pilot.model, pilot.shard
+    params = model.space.constrain(points[0])
+    log_prior = float(model.log_prior_at(points[0]))
+    unit = "rows" if model.local is None else "groups"
+    per_row = np.asarray(
+        model.log_likelihood(params, shard.rows)
+        if model.local is None
+        else model.local.log_marginals(params, shard)
+    )
     bad = ~np.isfinite(per_row)
     if not np.isfinite(log_prior):
         cause = f"the log prior is {log_prior}"
     elif bad.any():
         cause = (
-            f"the log likelihood is {per_row[bad][0]} in {bad.sum()} of {len(per_row)} rows of "
-            f"shard 0 (first: its row {int(np.argmax(bad))})"
+            f"the log likelihood is {per_row[bad][0]} in {bad.sum()} of {len(per_row)} {unit} of "
+            f"shard 0 (first: its {unit[:-1]} {int(np.argmax(bad))})"
         )
     else:
         cause = "its gradient is not finite"

@@ -49,11 +49,19 @@ class Graph:
         rows: the input of each `pm.Data` that are rows.
     """
 
-    def __init__(self, model: Any, row_names: Iterable[str]):
+    def __init__(self, model: Any, row_names: Iterable[str], local_names: Iterable[str] = ()):
         from pymc.logprob import conditional_logp
 
         self.model = model
-        self.values = {rv: rv.type(rv.name) for rv in model.free_RVs}
+        any_size = set(local_names)  # local variables may have values of any number of groups
+        self.values = {
+            rv: (
+                rv.type.clone(shape=(None,) * rv.ndim)(rv.name)
+                if rv.name in any_size
+                else rv.type(rv.name)
+            )
+            for rv in model.free_RVs
+        }
         self.rows = {model[name]: model[name].type(name) for name in row_names}
         observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
         self._all_values = {**self.values, **observed}

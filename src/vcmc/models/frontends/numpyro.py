@@ -15,6 +15,8 @@ from jaxtyping import Array, Float
 from numpyro.distributions.constraints import Constraint
 
 from ...data.rows import Rows, as_rows
+from ...errors import warn_user
+from ...groups.quadrature import AbstractQuadrature
 from ...model import Derived, LogLikelihood, Model
 from ...space import Dependent, Params, Scalar, Space
 from .checks import (
@@ -30,7 +32,10 @@ from .checks import (
 )
 from .enumeration import enumerated_log_likelihood
 from .labels import site_labels
+from .numpyro_groups import grouped_model
 from .sites import Seeded, Site, log_prob, renamed_sites, result_name, sites_on, trace_at
+
+MIN_GROUPS = 20  # values of a column that look like groups, and not like a factor of a few levels
 
 
 def from_numpyro(
@@ -43,6 +48,10 @@ def from_numpyro(
     likelihood_sites: Iterable[str] = (),
     dims: Mapping[str, Iterable[str | None]] | None = None,
     coords: Mapping[str, Any] | None = None,
+    groups: str | None = None,
+    num_groups: str | None = None,
+    group_rows: Any = None,
+    quadrature: AbstractQuadrature | None = None,
 ) -> Model:
     """Convert a NumPyro model: latent sites are the prior, observed sites the likelihood.
 
@@ -58,6 +67,15 @@ def from_numpyro(
             have their names, and axes with one element per column of a data frame in `rows`, e.g.
             `{"x": frame}`, are called `x_column`.
         coords: labels along these axes, e.g. `{"feature": ["age", "income"]}`.
+        groups: for a hierarchical model, the column of rows with the group of every row, as
+            numbers or labels of any kind. The model's argument of this name gets numbers from zero.
+            Latent sites with one value per group are local: they are integrated out, and drawn
+            after the global ones.
+        num_groups: the name of the model's argument with the number of groups.
+        group_rows: a table with one row per group, whose column `groups` has the labels; its other
+            columns are arguments of the model with one entry per group. Groups that have no rows
+            are predicted.
+        quadrature: how local parameters are integrated out, e.g. `vcmc.GaussHermite(15)`.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> def normal(y):
@@ -68,12 +86,23 @@ def from_numpyro(
     """
     if not callable(model):
         raise TypeError(f"model must be a NumPyro model, a function of its rows; got {model!r}.")
+    if groups is not None:
+        return grouped_model(
+            model,
+            rows,
+            (groups, num_groups, group_rows),
+            constants or {},
+            _check_arguments,
+            {result_name(name): part for name, part in (space or {}).items()},
+            quadrature,
+        )
     arrays = as_rows(rows)
     _check_arguments(model, arrays, constants or {})
     seeded = Seeded(model, constants or {})
     few, more = sites_on(seeded, arrays, FEW_ROWS), sites_on(seeded, arrays, MORE_ROWS)
     prior_sites = tuple(map(result_name, prior_sites))
     roles = _roles(few, more, prior_sites, tuple(map(result_name, likelihood_sites)))
+    _warn_of_groups(few, arrays, constants or {})
     template = first_rows(arrays)
 
     def prior_given(params: Params, rows: Rows) -> Scalar:
@@ -113,6 +142,35 @@ def from_numpyro(
         coords=coords,
         renamed=renamed,
     )
+
+
+def _warn_of_groups(
+    sites: dict[str, Site], arrays: Mapping[str, np.ndarray], constants: Mapping[str, Any]
+) -> None:
+    """Warn of a latent site with one value for each value of a column: a hierarchical model."""
+    latents = [site for site in sites.values() if site.kind == "latent" and site.shape]
+    for site in sorted(latents, key=lambda site: -max(site.shape)):
+        size = max(site.shape)
+        counts = [
+            name for name, value in constants.items() if np.ndim(value) == 0 and value == size
+        ]
+        columns = [
+            name
+            for name, array in arrays.items()
+            if size >= MIN_GROUPS
+            and array.ndim == 1
+            and array.dtype.kind in "iu"
+            and array.min() >= 0
+            and size // 2 <= array.max() < size
+        ]
+        if counts and columns:
+            warn_user(
+                f"the model is hierarchical: {site.name!r} has a value for each of {size} groups "
+                f"of {columns[0]!r}, which shards cannot share well; write from_numpyro(..., "
+                f'groups="{columns[0]}", num_groups="{counts[0]}") without this constant.',
+                UserWarning,
+            )
+            return
 
 
 class _Roles(NamedTuple):

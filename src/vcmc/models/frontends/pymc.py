@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...data.rows import Rows, as_rows
+from ...groups.quadrature import AbstractQuadrature
 from ...model import Derived, Model
 from ...space import Params, Scalar, Space
 from .checks import (
@@ -36,6 +37,7 @@ from .pymc_checks import (
     check_variables,
     warn_of_resampling,
 )
+from .pymc_groups import grouped_model
 from .supports import spaces_of
 
 
@@ -46,6 +48,9 @@ def from_pymc(
     space: Mapping[str, Space] | None = None,
     prior_potentials: Iterable[str] = (),
     likelihood_potentials: Iterable[str] = (),
+    groups: str | None = None,
+    group_rows: Any = None,
+    quadrature: AbstractQuadrature | None = None,
 ) -> Model:
     """Convert a PyMC model: free random variables are the prior, observed ones the likelihood.
 
@@ -58,10 +63,18 @@ def from_pymc(
         prior_potentials: names of `pm.Potential` that belong to the prior.
         likelihood_potentials: names of `pm.Potential` that belong to the likelihood; their value
             must be one number per row.
+        groups: for a hierarchical model, the `pm.Data` with the number of every row's group, and
+            the dim of its local variables, e.g. `pm.Normal("alpha", mu, tau, dims="county")`. In
+            `rows` it may be labels of any kind.
+        group_rows: a table with one row per group, whose column `groups` has the labels; its other
+            columns are `pm.Data` with this dim. Groups that have no rows are predicted.
+        quadrature: how local variables are integrated out, e.g. `vcmc.GaussHermite(15)`.
     """
     pymc = _pymc()
     if not isinstance(model, pymc.Model):
         raise TypeError(f"model must be a pymc.Model; got {type(model).__name__}.")
+    if groups is not None:
+        return grouped_model(model, rows, groups, group_rows, space or {}, quadrature)
     arrays = as_rows(rows)
     in_prior, in_likelihood = tuple(prior_potentials), tuple(likelihood_potentials)
     check_rows(model, arrays)

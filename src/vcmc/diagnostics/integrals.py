@@ -1,0 +1,127 @@
+r"""How far off the integrals over local parameters are, and what that does to the result.
+
+The log density is evaluated at some draws with more nodes. Its change $\Delta$ would reweight the
+draws by $e^\Delta$, which moves a mean by at most the sd of $\Delta$ over the draws, in posterior
+sds. Nodes lie around one mode of every group; other modes are sought from starts on all sides of
+it, at the draws' mean, and compared by Laplace's approximation.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._runtime import compiled_per_model
+from ..data.cache import ShardCache, Task
+from ..data.shard import Shard
+from ..groups.local_model import LocalModel, groups_of
+from ..groups.local_modes import local_normals
+from ..model import Model
+from ..space import Point
+from ..target import Target
+
+NUM_DRAWS = 32  # at which more nodes are tried
+MAX_CHANGE_SD = 0.1  # nats: means are then off by less than 0.1 sd
+MAX_GOOD_CHANGE_SD = 0.03
+# In sds, along every local coordinate and on both sides. Where rows say much more than the prior, an
+# sd is a small share of the distance to another mode.
+START_DISTANCES = (3.0, 10.0, 30.0, 100.0, 300.0)
+MAX_SHARDS = 8  # whose groups are searched for other modes
+MIN_MODE_DISTANCE = 3.0  # sds between two modes
+MIN_MODE_SHARE = 0.01  # of a group's mass
+
+
+class IntegralCheck(NamedTuple):
+    """What more nodes and other starts show.
+
+    Attributes:
+        change_sd: sd over draws of the change of the log density with more nodes, in nats.
+        num_several_modes: number of groups with several modes.
+        num_groups: number of groups that were searched.
+    """
+
+    change_sd: float
+    num_several_modes: int
+    num_groups: int
+
+
+def check_integrals(
+    draws: Float[np.ndarray, "draw dim"], target: Target, seed: int
+) -> IntegralCheck:
+    """Compare integrals with those by more nodes, and seek other modes of local parameters."""
+    local = target.model.local
+    assert local is not None
+    assert local.quadrature is not None
+    chosen = np.random.default_rng(seed).permutation(len(draws))[:NUM_DRAWS]
+    points = jnp.asarray(draws[chosen])
+    more = local.with_quadrature(local.quadrature.doubled(local.space.dim))
+    finer = Target(target.model.with_local(more), target.shard_cache, target.executor)
+    changes = np.asarray(finer(points)[0]) - np.asarray(target(points)[0])
+    work = partial(_several_modes, point=draws.mean(axis=0))
+    tasks = [Task((shard,)) for shard in range(min(target.num_shards, MAX_SHARDS))]
+    counts = list(target.executor.map(work, tasks, target.shard_cache))
+    several, groups = np.sum(counts, axis=0)
+    change_sd = float(changes.std()) if np.isfinite(changes).all() else np.inf
+    return IntegralCheck(change_sd, int(several), int(groups))
+
+
+def integral_sentences(check: IntegralCheck) -> tuple[list[str], list[str]]:
+    """Return faults, which make a result poor, and doubts."""
+    faults, doubts = [], []
+    if check.num_several_modes:
+        faults.append(
+            f"The local parameters of {check.num_several_modes} of {check.num_groups} groups have "
+            "several modes, of which the integral sees one. Use a prior that rules the others out, "
+            "or chains on all rows with local parameters sampled."
+        )
+    sentence = (
+        "The integrals over local parameters are not accurate enough: with more nodes the log "
+        f"density changes by ± {check.change_sd:.2g} nats over the draws, so that means may be off "
+        "by as many sds. Try more nodes, e.g. quadrature=vcmc.GaussHermite(31)."
+    )
+    if check.change_sd > MAX_CHANGE_SD:
+        faults.append(sentence)
+    elif check.change_sd > MAX_GOOD_CHANGE_SD:
+        doubts.append(sentence)
+    return faults, doubts
+
+
+def _several_modes(
+    shard_cache: ShardCache, task: Task, advance: Callable[[int], None], point: np.ndarray
+) -> tuple[int, int]:
+    """Return the number of groups of a shard with several modes, and the number of groups."""
+    del advance
+    shard = shard_cache.shard(task.shards[0])
+    is_group = np.asarray(groups_of(shard).weights) > 0
+    shares = np.asarray(_other_shares(shard_cache.model, shard, jnp.asarray(point)))
+    return int(np.sum(shares[is_group] > MIN_MODE_SHARE)), int(is_group.sum())
+
+
+@compiled_per_model
+@partial(jax.jit, static_argnums=0)
+def _other_shares(model: Model, shard: Shard, point: Point) -> Float[Array, " group"]:
+    """Return the share of each group's mass, by Laplace's approximation, in another mode."""
+    local: LocalModel = model.local  # type: ignore[assignment]
+    log_joint = local.log_joint(model.space.constrain(point), shard)
+    own = local_normals(log_joint, local.start(shard))
+    own_mass = log_joint(own.centres) + own.log_dets
+    dim = local.space.dim
+    starts = np.concatenate(
+        [sign * distance * np.eye(dim) for distance in START_DISTANCES for sign in (-1, 1)]
+    )
+
+    def share(start: Float[Array, " dim"]) -> Float[Array, " group"]:
+        other = local_normals(log_joint, own.at(start))
+        mass = log_joint(other.centres) + other.log_dets
+        offset = other.centres - own.centres
+        # in the larger of the two modes' sds
+        sds = jnp.linalg.norm(other.roots, axis=2), jnp.linalg.norm(own.roots, axis=2)
+        distance = jnp.max(jnp.abs(offset) / jnp.maximum(*sds), axis=1)
+        ratio = jax.nn.sigmoid(mass - own_mass)
+        return jnp.where((distance > MIN_MODE_DISTANCE) & jnp.isfinite(mass), ratio, 0.0)
+
+    return jnp.max(jax.lax.map(share, jnp.asarray(starts)), axis=0)

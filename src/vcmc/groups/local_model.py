@@ -1,0 +1,160 @@
+r"""The local parameters of groups, and the marginal likelihood of each group.
+
+For a model $p(\phi) \prod_g p(u_g \mid \phi)\, p(x_g \mid u_g, \phi)$ the local parameters
+$u_g$ are integrated out group by group,
+
+$$m_g(\phi) = \int p(x_g \mid u, \phi)\, p(u \mid \phi)\, du,$$
+
+so that $\log p(\phi \mid x) = \log p(\phi) + \sum_g \log m_g(\phi)$ is a model whose rows are
+groups. In real coordinates $v$, with the mode $\hat v$ and the root $R$ of the inverse curvature,
+
+$$m_g \approx |R|\, (2\pi)^{q/2} \sum_s e^{w_s + \lVert z_s \rVert^2 / 2}\, f_g(\hat v + R z_s)$$
+
+with the nodes $z_s$ of a quadrature. Mode and root are held fixed when this is differentiated:
+scores are then Fisher's identity with self-normalised weights, and Hessian products are consistent
+with them. Where $\log f_g$ is quadratic in $v$ the integral has a closed form.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..data.rows import Rows
+from ..data.shard import Shard
+from ..data.tiles import Groups
+from ..space import Params, Product
+from .local_modes import LocalNormals, LogJoint, derivatives, is_quadratic, local_normals
+from .quadrature import AbstractQuadrature, ExactGaussian, default_quadrature
+from .small_matrices import apply
+
+LogLocalPrior = Callable[[Params, Params, Rows], Float[Array, " group"]]
+LogLocalLikelihood = Callable[[Params, Params, Rows], Float[Array, " row"]]
+LocalDerived = Callable[[Params, Params, Rows], Params]
+
+MAX_VALUES = 2**16  # rows times nodes that are evaluated at once
+LOG_TWO_PI = float(np.log(2 * np.pi))
+
+
+@dataclass(frozen=True, eq=False)
+class LocalModel:
+    """What belongs to groups in a model.
+
+    Attributes:
+        space: the spaces of one group's local parameters.
+        log_prior: log density of local params given params, one value per group; its last argument
+            is the first row of every group.
+        log_likelihood: one value per row, given params and the local params of the row's group.
+        groups: the column of rows that says which group a row belongs to.
+        quadrature: how local parameters are integrated out; None until rows are known.
+        table: arrays with one entry per group, by name, and the labels of groups under `groups`.
+        derived: further local quantities to report.
+    """
+
+    space: Product
+    log_prior: LogLocalPrior
+    log_likelihood: LogLocalLikelihood
+    groups: str
+    quadrature: AbstractQuadrature | None = None
+    table: Mapping[str, np.ndarray] | None = None
+    derived: LocalDerived | None = None
+
+    def with_quadrature(self, quadrature: AbstractQuadrature) -> "LocalModel":
+        """Return the same with another quadrature."""
+        return replace(self, quadrature=quadrature)
+
+    def constrain(self, points: Float[Array, "group dim"]) -> dict[str, Array]:
+        """Return the local params of all groups' local coordinates."""
+        return jax.vmap(self.space.constrain)(points)
+
+    def log_joint(self, params: Params, shard: Shard) -> LogJoint:
+        """Return the log density of local coordinates and rows, one value per group."""
+        groups = groups_of(shard)
+        num_rows = len(shard.weights)
+        first_rows = groups.first_rows(shard.rows)
+
+        def log_joint(points: Float[Array, "group dim"]) -> Float[Array, " group"]:
+            local, log_dets = jax.vmap(self.space.constrain_with_log_det)(points)
+            of_row = {name: groups.spread(value, num_rows) for name, value in local.items()}
+            per_row = self.log_likelihood(params, of_row, shard.rows)
+            prior = self.log_prior(params, local, first_rows)
+            return prior + log_dets + groups.sum(shard.weights * per_row)
+
+        return log_joint
+
+    def start(self, shard: Shard) -> Float[Array, "group dim"]:
+        """Return where the search for the modes begins."""
+        return jnp.zeros((len(groups_of(shard).weights), self.space.dim))
+
+    def normals(self, params: Params, shard: Shard) -> LocalNormals:
+        """Return the normal approximation of every group's local coordinates."""
+        return local_normals(self.log_joint(params, shard), self.start(shard))
+
+    def log_marginals(self, params: Params, shard: Shard) -> Float[Array, " group"]:
+        """Return the log marginal likelihood of every group, local parameters integrated out."""
+        quadrature = self.quadrature or default_quadrature(self.space.dim)
+        log_joint = self.log_joint(params, shard)
+        frozen = jax.lax.stop_gradient(dict(params))
+        if isinstance(quadrature, ExactGaussian):
+            return _gaussian_integrals(log_joint, self.log_joint(frozen, shard), self.start(shard))
+        return _integrals(log_joint, self.normals(frozen, shard), quadrature, len(shard.weights))
+
+    def resolved(self, params: Params, shard: Shard) -> "LocalModel":
+        """Return the same with the quadrature that suits the rows, unless it was chosen."""
+        if self.quadrature is not None:
+            return self
+        dim, num_groups = self.space.dim, len(groups_of(shard).weights)
+        log_joint = jax.jit(self.log_joint(params, shard))
+        if is_quadratic(log_joint, num_groups, dim, seed=0):
+            return self.with_quadrature(ExactGaussian())
+        return self.with_quadrature(default_quadrature(dim))
+
+
+def groups_of(shard: Shard) -> Groups:
+    """Return the groups of a shard of rows for a model with local parameters."""
+    if shard.groups is None:
+        raise ValueError(
+            "the rows have no groups: split them with vcmc.split(rows, num_shards, groups=...), or "
+            "pass them to infer as they are."
+        )
+    return shard.groups
+
+
+def _integrals(
+    log_joint: LogJoint,
+    normals: LocalNormals,
+    quadrature: AbstractQuadrature,
+    num_rows: int,
+) -> Float[Array, " group"]:
+    normals = jax.lax.stop_gradient(normals)
+    dim = normals.centres.shape[1]
+    nodes, log_weights = map(jnp.asarray, quadrature.nodes(dim))
+
+    def at_node(node: Any) -> Float[Array, " group"]:
+        point, log_weight = node
+        return log_joint(normals.at(point)) + 0.5 * jnp.sum(point**2) + log_weight
+
+    if len(nodes) * num_rows <= MAX_VALUES:
+        terms = jax.vmap(at_node)((nodes, log_weights))
+    else:  # one after the other, evaluated again for the gradient: memory is that of one node
+        terms = jax.lax.map(jax.checkpoint(at_node), (nodes, log_weights))
+    constant = normals.log_dets + 0.5 * dim * LOG_TWO_PI
+    return constant + jax.scipy.special.logsumexp(terms, axis=0)
+
+
+def _gaussian_integrals(
+    log_joint: LogJoint, frozen: LogJoint, start: Float[Array, "group dim"]
+) -> Float[Array, " group"]:
+    """Integrate a density whose logarithm is quadratic, around any point: here its mode."""
+    first = derivatives(frozen, start)
+    mode = start + apply(first.roots, apply(jnp.swapaxes(first.roots, 1, 2), first.gradients))
+    expansion = derivatives(log_joint, jax.lax.stop_gradient(mode))
+    roots = expansion.roots
+    slopes = apply(jnp.swapaxes(roots, 1, 2), expansion.gradients)
+    log_dets = jnp.sum(jnp.log(jnp.diagonal(roots, axis1=1, axis2=2)), axis=1)
+    constant = 0.5 * start.shape[1] * LOG_TWO_PI
+    return expansion.values + 0.5 * jnp.sum(slopes**2, axis=1) + log_dets + constant

@@ -1,0 +1,138 @@
+r"""Newton's method for the modes of all groups' local coordinates at once.
+
+Groups are independent given the global parameters, so the gradient of the sum of their log
+densities holds the gradient of each, and $q$ products of its Hessian with one direction for all
+groups hold all $q \times q$ blocks.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .small_matrices import apply, inverse_transpose, positive_cholesky
+
+LogJoint = Callable[[Float[Array, "group dim"]], Float[Array, " group"]]
+"""A function from the local coordinates of all groups to the log density of each group."""
+
+MAX_STEPS = 60
+MAX_DECREMENT = 1e-6  # squared distance to the mode, in sds, at which a group is done
+STEP_GROWTH = 4.0  # of a step's scale; a step that does not lead upwards is divided by it
+ROUNDING = 1e-12  # relative, of a log density
+
+
+class LocalNormals(NamedTuple):
+    r"""The normal approximation of each group's local coordinates: a centre, and a root R.
+
+    The covariance is $R R^\top$.
+    """
+
+    centres: Float[Array, "group dim"]
+    roots: Float[Array, "group dim dim"]
+
+    @property
+    def log_dets(self) -> Float[Array, " group"]:
+        """The log determinants of the roots."""
+        return jnp.sum(jnp.log(jnp.diagonal(self.roots, axis1=1, axis2=2)), axis=1)
+
+    def at(self, nodes: Array) -> Float[Array, "group dim"]:
+        """Return the local coordinates of standard normal ones, one for each group or for all."""
+        return self.centres + apply(self.roots, nodes)
+
+
+class Derivatives(NamedTuple):
+    """Values, gradients and Hessian blocks of all groups."""
+
+    values: Float[Array, " group"]
+    gradients: Float[Array, "group dim"]
+    hessians: Float[Array, "group dim dim"]
+
+    @property
+    def roots(self) -> Float[Array, "group dim dim"]:
+        """Roots of the inverses of minus the Hessians."""
+        return inverse_transpose(positive_cholesky(-self.hessians))
+
+
+def derivatives(log_joint: LogJoint, points: Float[Array, "group dim"]) -> Derivatives:
+    """Return values, gradients and Hessian blocks of all groups."""
+
+    def gradient(points: Array) -> tuple[Array, Array]:
+        def total(points: Array) -> tuple[Array, Array]:
+            values = log_joint(points)
+            return jnp.sum(values), values
+
+        return jax.grad(total, has_aux=True)(points)
+
+    gradients, product, values = jax.linearize(gradient, points, has_aux=True)
+    directions = [jnp.zeros_like(points).at[:, j].set(1.0) for j in range(points.shape[1])]
+    hessians = jnp.stack([product(direction) for direction in directions], axis=-1)
+    return Derivatives(values, gradients, hessians)
+
+
+class _State(NamedTuple):
+    step: Int[Array, ""]
+    points: Float[Array, "group dim"]
+    current: Derivatives
+    scales: Float[Array, " group"]
+    is_done: Bool[Array, " group"]
+
+
+def local_normals(
+    log_joint: LogJoint,
+    start: Float[Array, "group dim"],
+    max_decrement: float = MAX_DECREMENT,
+    max_steps: int = MAX_STEPS,
+) -> LocalNormals:
+    """Return the normal approximation at the mode of each group that is found from its start."""
+
+    def newton_steps(current: Derivatives) -> Array:
+        roots = current.roots
+        return apply(roots, apply(jnp.swapaxes(roots, 1, 2), current.gradients))
+
+    def is_close(current: Derivatives) -> Bool[Array, " group"]:
+        decrement = jnp.sum(current.gradients * newton_steps(current), axis=1)
+        # a density that is not finite here, or flat, has no mode to go to
+        return ~(decrement > max_decrement)
+
+    def is_unfinished(state: _State) -> Array:
+        return (state.step < max_steps) & ~jnp.all(state.is_done)
+
+    def advance(state: _State) -> _State:
+        steps = state.scales[:, None] * newton_steps(state.current)
+        points = jnp.where(state.is_done[:, None], state.points, state.points + steps)
+        new = derivatives(log_joint, points)
+        least = state.current.values - ROUNDING * (1 + jnp.abs(state.current.values))
+        is_better = (new.values >= least) & jnp.all(jnp.isfinite(new.gradients), axis=1)
+        is_better &= ~state.is_done
+
+        def chosen(better: Array, worse: Array) -> Array:
+            mask = is_better.reshape(-1, *[1] * (better.ndim - 1))
+            return jnp.where(mask, better, worse)
+
+        current = jax.tree.map(chosen, new, state.current)
+        scales = jnp.where(
+            is_better, jnp.minimum(1.0, STEP_GROWTH * state.scales), state.scales / STEP_GROWTH
+        )
+        is_done = state.is_done | (is_better & is_close(current)) | (scales < ROUNDING)
+        return _State(state.step + 1, chosen(points, state.points), current, scales, is_done)
+
+    first = derivatives(log_joint, start)
+    state = _State(jnp.zeros((), int), start, first, jnp.ones(len(start)), is_close(first))
+    state = jax.lax.while_loop(is_unfinished, advance, state)
+    return LocalNormals(state.points, state.current.roots)
+
+
+def is_quadratic(log_joint: LogJoint, num_groups: int, dim: int, seed: int) -> bool:
+    """Return whether the log density is quadratic in the local coordinates of all groups."""
+    generator = np.random.default_rng(seed)
+    blocks = []
+    for scale in (0.1, 1.0, 3.0):
+        points = jnp.asarray(scale * generator.normal(size=(num_groups, dim)))
+        blocks.append(np.asarray(derivatives(log_joint, points).hessians))
+    size = np.abs(blocks[0]).max(axis=(1, 2), keepdims=True)
+    changes = [np.abs(block - blocks[0]) for block in blocks[1:]]
+    with np.errstate(invalid="ignore"):
+        return bool(all((change <= 1e-8 * size).all() for change in changes))
