@@ -39,6 +39,10 @@ Directions = Float[Array | np.ndarray, "direction dim"]
 Vector = Float[Array | np.ndarray, " dim"]
 
 
+Power = Float[Array, ""] | Float[Array, "2"]
+"""The power of prior and Jacobian, or of each: those of models with local parameters are a pair."""
+
+
 class Subposterior(eqx.Module):
     """The log density of one shard, with the prior raised to a power.
 
@@ -47,12 +51,14 @@ class Subposterior(eqx.Module):
 
     model: Model = eqx.field(static=True)
     shard: Shard
-    prior_power: Scalar
+    prior_power: Power
     is_batched: bool = eqx.field(static=True, default=False)
 
     def __call__(self, point: Point) -> Scalar:
         log_likelihood = self.model.log_likelihood_at(point, self.shard, self.is_batched)
-        return log_likelihood + self.prior_power * self.model.log_prior_at(point)
+        if jnp.ndim(self.prior_power) == 0:
+            return log_likelihood + self.prior_power * self.model.log_prior_at(point)
+        return log_likelihood + jnp.dot(self.prior_power, self.model.log_prior_parts_at(point))
 
     def batched(self) -> "Subposterior":
         """Return the same density for `vmap` over many points."""
@@ -90,7 +96,7 @@ def is_small(shard: Shard) -> bool:
 @compiled_per_model
 @partial(jax.jit, static_argnums=0)
 def _evaluate(
-    model: Model, shard: Shard, prior_power: Scalar, points: Float[Array, "point dim"]
+    model: Model, shard: Shard, prior_power: Power, points: Float[Array, "point dim"]
 ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
     density = Subposterior(model, shard, prior_power, len(points) > SMALL_BATCH_SIZE)
     return jax.vmap(jax.value_and_grad(density))(points)
@@ -101,7 +107,7 @@ def _evaluate(
 def _evaluate_chunks(
     model: Model,
     shard: Shard,
-    prior_power: Scalar,
+    prior_power: Power,
     points: Float[Array, "buffer dim"],
     num_chunks: Int[Array, ""],
 ) -> tuple[Float[Array, " buffer"], Float[Array, "buffer dim"]]:
@@ -193,7 +199,7 @@ def _score_differences(
 def _hessian_products(
     model: Model,
     shard: Shard,
-    prior_power: Scalar,
+    prior_power: Power,
     point: Point,
     directions: Float[Array, "direction dim"],
 ) -> Float[Array, "direction dim"]:

@@ -151,6 +151,11 @@ class Model:
         params, log_det = self.space.constrain_with_log_det(point)
         return self.log_prior(params) + log_det
 
+    def log_prior_parts_at(self, point: Point) -> Float[Array, "2"]:
+        """Return the log prior density of the params at a point, and the log Jacobian."""
+        params, log_det = self.space.constrain_with_log_det(point)
+        return jnp.stack([self.log_prior(params), log_det])
+
     def log_likelihood_at(self, point: Point, shard: Shard, is_batched: bool = False) -> Scalar:
         """Return the log likelihood of a shard's rows at a point.
 

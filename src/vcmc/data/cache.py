@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..density import Subposterior
+from ..density import Power, Subposterior
 from ..model import Model
 from .shard import AbstractPartition, InMemoryShards, Shard, joined
 
@@ -116,17 +116,21 @@ class ShardCache:
         return self._load(number, lambda: self.partition.load(number))
 
     def density(
-        self, shard: int, prior_power: float | None = None, likelihood_power: float = 1.0
+        self,
+        shard: int,
+        prior_power: float | tuple[float, float] | None = None,
+        likelihood_power: float = 1.0,
     ) -> Subposterior:
         """Return the log density of a shard with the prior and the likelihood raised to powers.
 
-        By default the prior is raised to 1/K.
+        By default the prior is raised to 1/K. A pair of powers is that of the prior and that of the
+        Jacobian, for models with local parameters.
         """
         power = 1 / self.num_shards if prior_power is None else prior_power
         rows = self.shards[shard]
         if likelihood_power != 1:
             rows = rows.powered(likelihood_power)
-        return Subposterior(self.model, rows, jnp.asarray(power))
+        return Subposterior(self.model, rows, self._power(power))
 
     def joint_density(self, shards: tuple[int, ...], num_padded: int) -> Subposterior:
         """Return the sum of the log densities of several shards of one shape.
@@ -140,7 +144,12 @@ class ShardCache:
             return joined([*parts, *[padding] * (num_padded - len(parts))])
 
         joint = self._load((shards, num_padded), join)
-        return Subposterior(self.model, joint, jnp.asarray(len(shards) / self.num_shards))
+        return Subposterior(self.model, joint, self._power(len(shards) / self.num_shards))
+
+    def _power(self, power: float | tuple[float, float]) -> Power:
+        """Return a power as an array: of one shape for all densities of a model."""
+        is_pair = self.model.local is not None and not isinstance(power, tuple)
+        return jnp.asarray((power, power) if is_pair else power)
 
     def _load(self, key: Hashable, load: Callable[[], Shard]) -> Shard:
         max_bytes = None if self.partition.in_memory else MAX_KEPT_BYTES

@@ -27,8 +27,8 @@ from ..target import Target
 NUM_DRAWS = 32  # at which more nodes are tried
 MAX_CHANGE_SD = 0.1  # nats: means are then off by less than 0.1 sd
 MAX_GOOD_CHANGE_SD = 0.03
-# In sds, along every local coordinate and on both sides. Where rows say much more than the prior, an
-# sd is a small share of the distance to another mode.
+# In sds, along every local coordinate and on both sides. Where rows say much more than the prior,
+# an sd is a small share of the distance to another mode.
 START_DISTANCES = (3.0, 10.0, 30.0, 100.0, 300.0)
 MAX_SHARDS = 8  # whose groups are searched for other modes
 MIN_MODE_DISTANCE = 3.0  # sds between two modes

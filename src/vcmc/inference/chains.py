@@ -62,7 +62,7 @@ class Plan:
     key: np.ndarray
     num_draws: int
     thin: int
-    prior_power: float
+    prior_power: float | tuple[float, float]
     likelihood_power: float
     store: Store | None = None
     attempt: int = 0

@@ -92,9 +92,8 @@ def infer(
             multiply to the posterior; "partial" gives every shard the full prior, which averages
             then count K times; "powered" gives it the full prior and raises its likelihood to
             the power K, so that every shard approximates the whole posterior. By default the
-            one that the combiner needs, and "partial" for a model with groups and the default
-            combiner: a shard of few groups says little about their spread, whose prior to the
-            power 1/K has a long tail towards zero.
+            one that the combiner needs. Priors are tempered in unconstrained coordinates, except
+            for a model with groups, where that of the spread of few groups would have a long tail.
         refine: turn the combined draws into exact ones, as `vcmc.refine` does, by evaluating
             all rows more often.
         locals: for a model with groups, how local parameters are reported: "draws" (in the
@@ -129,7 +128,7 @@ def infer(
         sampler=sampler,
         combiner=Variational() if combiner is None else combiner,
         executor=executor,
-        prior=_default_prior(model, combiner) if prior is None else prior,
+        prior=prior,
         store=store,
     )
     _check_combiner(request.combiner, model, overlap)
@@ -200,11 +199,6 @@ def _before_sampling() -> Iterator[None]:
             f"{str(error).rstrip('.')}).",
             None,
         ) from error
-
-
-def _default_prior(model: Model, combiner: AbstractCombiner | None) -> Prior | None:
-    """Return "partial" for a model with groups, if full-data scores correct for the prior."""
-    return "partial" if model.local is not None and combiner is None else None
 
 
 def _check_combiner(combiner: AbstractCombiner, model: Model, overlap: bool) -> None:

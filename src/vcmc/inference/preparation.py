@@ -178,7 +178,7 @@ def _compile_early(target: Target, request: Request, own_sampler: Any, start: Po
 
     Programs do not depend on the start. Errors are raised where the programs are called.
     """
-    density = target.pilot
+    density = target.shard_cache.density(0, *_powers(target, request.prior))
     sampler = request.sampler or own_sampler
     with suppress(Exception), np.errstate(all="ignore"):
         if request.sampler is None and (sampler is None or isinstance(sampler, NUTS)):
@@ -216,8 +216,7 @@ def _compile(prepared: Prepared, request: Request) -> None:
 
 
 def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key: Array) -> Plan:
-    prior_power = 1 / target.num_shards if request.prior == "subposterior" else 1.0
-    likelihood_power = float(target.num_shards) if request.prior == "powered" else 1.0
+    prior_power, likelihood_power = _powers(target, request.prior)
     sampler = request.sampler
     if sampler is None:
         sampler = own_sampler
@@ -245,6 +244,17 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
         likelihood_power,
         store=request.store,
     )
+
+
+def _powers(target: Target, prior: Prior) -> tuple[float | tuple[float, float], float]:
+    """Return the powers of the prior and of the likelihood of a shard."""
+    if prior == "subposterior":
+        share = 1 / target.num_shards
+        # A shard of few groups says little about their spread. Its density in log coordinates would
+        # fall off like the K-th root of the Jacobian towards zero; with the Jacobian itself, the
+        # shard is the subposterior of the params, and full-data scores correct for the difference.
+        return share if target.model.local is None else (share, 1.0), 1.0
+    return 1.0, float(target.num_shards) if prior == "powered" else 1.0
 
 
 def _own_sampler(target: Target, prior: Prior) -> Any:
