@@ -11,7 +11,7 @@ import vcmc
 
 ROOT = Path(__file__).parents[1]
 SOURCE, TESTS = ROOT / "src" / "vcmc", ROOT / "tests"
-MAX_FILES, MAX_FOLDERS, MAX_LAYERS = 9, 14, 9
+MAX_FILES, MAX_FOLDERS, MAX_LAYERS = 9, 15, 9
 # Tests of the whole package, or of a whole folder.
 WITHOUT_SOURCE = {
     "test_calibration.py",

@@ -101,6 +101,7 @@ class Model:
                 group_table,
                 local_derived,
             )
+            self._by_quadrature: dict[AbstractQuadrature, Model] = {}
         elif log_local_prior is not None or groups is not None:
             raise ValueError(
                 "a model with groups needs local_space, the spaces of its local parameters, e.g. "
@@ -133,13 +134,17 @@ class Model:
             return self
         generator = np.random.default_rng(0)
         params = self.space.constrain(jnp.asarray(0.5 * generator.normal(size=self.space.dim)))
-        return self.with_local(self.local.resolved(params, shards[0]))
+        return self.with_quadrature(self.local.suited_quadrature(params, shards[0]))
 
-    def with_local(self, local: LocalModel) -> "Model":
-        """Return the same model with other local parts."""
-        changed = copy.copy(self)
-        changed.local = local
-        return changed
+    def with_quadrature(self, quadrature: AbstractQuadrature) -> "Model":
+        """Return the same model with another quadrature: one object for each, compiled once."""
+        if self.local is None:
+            raise ValueError("a model without local parameters has no quadrature.")
+        if quadrature not in self._by_quadrature:
+            changed = copy.copy(self)
+            changed.local = self.local.with_quadrature(quadrature)
+            self._by_quadrature[quadrature] = changed
+        return self._by_quadrature[quadrature]
 
     def starts(self, shard: Shard, key: Array) -> list[Point]:
         """Return starting points for the search of the mode; none means random points."""

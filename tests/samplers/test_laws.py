@@ -27,6 +27,7 @@ CASES = {
     "NUTS, not whitened": Case(samplers.NUTS(num_warmup=120, whiten=False), models.Logistic(3)),
     "HMC": Case(samplers.HMC(num_warmup=300), models.Logistic(3)),
     "HMC, seven walkers": Case(samplers.HMC(num_warmup=120, num_walkers=7), models.Logistic(3)),
+    "Independence": Case(samplers.Independence(), models.Logistic(3)),
     "ProbitGibbs": Case(samplers.ProbitGibbs(num_warmup=20), models.Probit(3)),
     "ProbitGibbs, single": Case(samplers.ProbitGibbs(num_warmup=20, single=True), models.Probit(3)),
     "MixtureGibbs": Case(samplers.MixtureGibbs(num_warmup=20), models.GaussianMixture(3, 2)),

@@ -24,7 +24,7 @@ from ..model import Model
 from ..space import Point
 from ..target import Target
 
-NUM_DRAWS = 32  # at which more nodes are tried
+NUM_DRAWS = 16  # at which more nodes are tried
 MAX_CHANGE_SD = 0.1  # nats: means are then off by less than 0.1 sd
 MAX_GOOD_CHANGE_SD = 0.03
 # In sds, along every local coordinate and on both sides. Where rows say much more than the prior,
@@ -58,8 +58,8 @@ def check_integrals(
     assert local.quadrature is not None
     chosen = np.random.default_rng(seed).permutation(len(draws))[:NUM_DRAWS]
     points = jnp.asarray(draws[chosen])
-    more = local.with_quadrature(local.quadrature.doubled(local.space.dim))
-    finer = Target(target.model.with_local(more), target.shard_cache, target.executor)
+    more = target.model.with_quadrature(local.quadrature.doubled(local.space.dim))
+    finer = Target(more, target.shard_cache, target.executor)
     changes = np.asarray(finer(points)[0]) - np.asarray(target(points)[0])
     work = partial(_several_modes, point=draws.mean(axis=0))
     tasks = [Task((shard,)) for shard in range(min(target.num_shards, MAX_SHARDS))]

@@ -103,15 +103,15 @@ class LocalModel:
             return _gaussian_integrals(log_joint, self.log_joint(frozen, shard), self.start(shard))
         return _integrals(log_joint, self.normals(frozen, shard), quadrature, len(shard.weights))
 
-    def resolved(self, params: Params, shard: Shard) -> "LocalModel":
-        """Return the same with the quadrature that suits the rows, unless it was chosen."""
+    def suited_quadrature(self, params: Params, shard: Shard) -> AbstractQuadrature:
+        """Return the quadrature that suits the rows, unless one was chosen."""
         if self.quadrature is not None:
-            return self
+            return self.quadrature
         dim, num_groups = self.space.dim, len(groups_of(shard).weights)
         log_joint = jax.jit(self.log_joint(params, shard))
         if is_quadratic(log_joint, num_groups, dim, seed=0):
-            return self.with_quadrature(ExactGaussian())
-        return self.with_quadrature(default_quadrature(dim))
+            return ExactGaussian()
+        return default_quadrature(dim)
 
 
 def groups_of(shard: Shard) -> Groups:

@@ -20,8 +20,11 @@ LogJoint = Callable[[Float[Array, "group dim"]], Float[Array, " group"]]
 
 MAX_STEPS = 60
 MAX_DECREMENT = 1e-6  # squared distance to the mode, in sds, at which a group is done
-STEP_GROWTH = 4.0  # of a step's scale; a step that does not lead upwards is divided by it
+STEP_GROWTH = 4.0  # of a step's scale, by which that of a failed step is divided
 ROUNDING = 1e-12  # relative, of a log density
+MIN_GAIN_SHARE = (
+    0.05  # of the gain that a step promises (Armijo's rule): without it, steps oscillate
+)
 
 
 class LocalNormals(NamedTuple):
@@ -102,9 +105,10 @@ def local_normals(
 
     def advance(state: _State) -> _State:
         steps = state.scales[:, None] * newton_steps(state.current)
+        gains = MIN_GAIN_SHARE * jnp.sum(state.current.gradients * steps, axis=1)
         points = jnp.where(state.is_done[:, None], state.points, state.points + steps)
         new = derivatives(log_joint, points)
-        least = state.current.values - ROUNDING * (1 + jnp.abs(state.current.values))
+        least = state.current.values + gains - ROUNDING * (1 + jnp.abs(state.current.values))
         is_better = (new.values >= least) & jnp.all(jnp.isfinite(new.gradients), axis=1)
         is_better &= ~state.is_done
 

@@ -28,8 +28,9 @@ from ..executors import AbstractExecutor, executor_of
 from ..model import Model
 from ..progress import ProgressDisplay, Stage
 from ..results.tree import renamed_attribute
-from ..samplers import HMC, NUTS, AbstractSampler
+from ..samplers import HMC, NUTS, AbstractSampler, Independence
 from ..samplers.hmc import ADAPTIVE_WARMUP, MAX_NON_NORMALITY, MAX_NORMAL
+from ..samplers.independence import acceptance_rate
 from ..samplers.start import common_start, search_starts
 from ..samplers.whitening import MAX_WHITENED_DIM, non_normality
 from ..space import Point
@@ -43,6 +44,7 @@ from .request import Request, supports_prior
 from .run_record import RunRecord
 from .shard_count import check_normality, check_silent
 
+MIN_ACCEPTANCE_RATE = 0.6  # of independence sampling: a draw then takes two values or fewer
 UNWHITENED_WARMUP = 300  # steps of NUTS, where the curvature does not give it a metric
 
 
@@ -182,7 +184,7 @@ def _compile_early(target: Target, request: Request, own_sampler: Any, start: Po
     sampler = request.sampler or own_sampler
     with suppress(Exception), np.errstate(all="ignore"):
         if request.sampler is None and (sampler is None or isinstance(sampler, NUTS)):
-            sampler = HMC()
+            sampler = HMC() if target.model.local is None else Independence()
         sampler.prepare(density, start)
         if request.combiner.needs.scores:
             target.prepare()
@@ -228,6 +230,10 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
                 if request.may_reduce_shards:
                     check_normality(measure, target.num_shards, request.executor)
             sampler = _choose_sampler(sampler or NUTS(), measure, start.size)
+            # with local parameters, a gradient takes several times as long as a value
+            is_costly = target.model.local is not None and isinstance(sampler, HMC)
+            if is_costly and acceptance_rate(density, start) >= MIN_ACCEPTANCE_RATE:
+                sampler = Independence()
     shard_draws = request.shard_draws or initial_shard_draws(
         target.num_shards,
         request.num_draws,

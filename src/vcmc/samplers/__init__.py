@@ -5,6 +5,7 @@ Imported by `models`, `combiners`, `diagnostics` and above; imports `target` and
 
 from .base import BLOCK, AbstractSampler, Chain
 from .hmc import HMC
+from .independence import Independence
 from .mixture_gibbs import MixtureGibbs
 from .nuts import NUTS
 from .probit_gibbs import ProbitGibbs
@@ -16,6 +17,7 @@ __all__ = [
     "NUTS",
     "AbstractSampler",
     "Chain",
+    "Independence",
     "MixtureGibbs",
     "ProbitGibbs",
     "WishartExact",

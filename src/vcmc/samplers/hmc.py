@@ -6,11 +6,11 @@ in which the end of a trajectory of length $\pi/2$ is nearly independent of its 
 gradients per draw, where the no-U-turn sampler takes seven, each for one point. Densities far from
 Gaussian need trajectories of varying length: use `NUTS` for them.
 
-Step number $s$ of the chain is iteration $\lfloor s / W \rfloor$ of walker $s \bmod W$. Walkers
-start at draws of the shard's normal approximation, so that warm-up is short: they adapt one step
-size, and, in the middle third of a long warm-up, the centre and the scales of the coordinates.
+Walkers start at draws of the shard's normal approximation, so that warm-up is short: they adapt one
+step size, and, in the middle third of a long warm-up, the centre and the scales of the coordinates.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +20,8 @@ from jaxtyping import Array, Float, Int
 
 from ..density import Subposterior
 from ..space import Point, Scalar
-from .base import BLOCK, AbstractSampler, Programs
+from .base import AbstractSampler, Programs
+from .walkers import initial_positions, new_steps, run_walkers
 from .whitening import (
     chain_states,
     normal_approximation,
@@ -104,7 +105,7 @@ class HMC(AbstractSampler):
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> HMCState:
         centre, root = normal_approximation(setup, start)
-        white = _initial_positions(key, self.num_walkers, start.size)
+        white = initial_positions(key, self.num_walkers, start.size)
         walkers = chain_states(setup, white, centre, root)
         # a walker that would start outside of the support starts at the centre instead
         is_inside = np.isfinite(walkers.logdensity) & np.isfinite(walkers.logdensity_grad).all(
@@ -129,12 +130,9 @@ class HMC(AbstractSampler):
     def advance(
         self, setup: Subposterior, state: HMCState, key: Array, num_steps: int
     ) -> tuple[HMCState, Float[Array, "step dim"], dict[str, Array]]:
-        offset = int(state.step) % self.num_walkers
-        state, points, stats = _advance.for_shard(setup.shard)(
-            self.num_walkers, self._adaptation, setup, state, key, jnp.asarray(num_steps)
-        )
-        new = slice(offset, offset + num_steps)
-        return state, points[new], {name: values[new] for name, values in stats.items()}
+        advance = _advance.for_shard(setup.shard)
+        after, points, stats = advance(self._adaptation, setup, state, key, jnp.asarray(num_steps))
+        return after, *new_steps(state, self.num_walkers, num_steps, points, stats)
 
     @property
     def _adaptation(self) -> "Adaptation":
@@ -142,49 +140,16 @@ class HMC(AbstractSampler):
         return Adaptation(jnp.asarray(num_iterations), jnp.asarray(self.target_accept))
 
 
-def _initial_positions(key: Array, num_walkers: int, dim: int) -> Float[np.ndarray, "walker dim"]:
-    """Draw the initial positions of walkers in whitened coordinates."""
-    # in NumPy: JAX would take up to a second to compile it
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    return generator.normal(size=(num_walkers, dim))
-
-
 def _advance_walkers(
-    count: int,
     adaptation: Adaptation,
     density: Subposterior,
     state: HMCState,
     key: Array,
     num_steps: Int[Array, ""],
 ) -> tuple[HMCState, Float[Array, "buffer dim"], dict[str, Array]]:
-    """Run iterations of `count` walkers until `num_steps` steps are done.
-
-    The buffers begin with the iteration that was started before, whose steps may not all be done.
-    """
-    size = count * (-(-BLOCK // count) + 1)
-    first, next_iteration = state.step // count, -(-state.step // count)
-
-    def write(state: HMCState, offset: Array, points: Array, stats: dict[str, Array]) -> Any:
-        new_points = jax.vmap(lambda white: unwhiten(white, state.centre, state.root))(
-            state.walkers.position
-        )
-        return jax.lax.dynamic_update_slice_in_dim(points, new_points, offset, 0), {
-            name: jax.lax.dynamic_update_slice_in_dim(stats[name], values, offset, 0)
-            for name, values in state.stats.items()
-        }
-
-    def iterate(number: Array, carry: Any) -> Any:
-        state, points, stats = carry
-        state = _iteration(adaptation, density, state, number, jax.random.fold_in(key, number + 1))
-        return state, *write(state, (number - first) * count, points, stats)
-
-    points = jnp.zeros((size, state.centre.size))
-    stats = {name: jnp.zeros(size, dtype) for name, dtype in STATS.items()}
-    points, stats = write(state, jnp.asarray(0), points, stats)
-    end = state.step + num_steps
-    carry = (state, points, stats)
-    state, points, stats = jax.lax.fori_loop(next_iteration, -(-end // count), iterate, carry)
-    return state._replace(step=end), points, stats
+    """Run iterations of all walkers until `num_steps` steps are done."""
+    iteration = partial(_iteration, adaptation, density)
+    return run_walkers(iteration, state, key, num_steps, STATS)
 
 
 _advance = Programs.of(_advance_walkers)

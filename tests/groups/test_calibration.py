@@ -14,7 +14,7 @@ from scipy.stats import chi2
 import vcmc
 
 NUM_GROUPS, GROUP_ROWS = 40, 6
-NUM_DATA_SETS, NUM_BINS = 60, 6
+NUM_DATA_SETS, NUM_BINS = 40, 5
 
 
 def log_normal(x, mean, sd):
