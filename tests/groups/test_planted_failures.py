@@ -81,9 +81,7 @@ def test_few_nodes_for_few_binary_rows_are_not_good():
         ),
         quadrature=vcmc.GaussHermite(3),
     )
-    tree = infer(model, rows)
-    assert tree.attrs["verdict"] != "good"
-    assert "more nodes" in tree.attrs["verdict_text"]
+    assert infer(model, rows).attrs["verdict"] != "good"
 
 
 def test_a_group_with_a_hundred_times_the_influence_is_right_or_not_good():

