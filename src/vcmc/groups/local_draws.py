@@ -21,9 +21,9 @@ from jaxtyping import Array, Float
 from .._runtime import compiled_per_model
 from ..data.shard import Shard
 from ..space import Params, Point, Product
-from .local_model import LocalModel
+from .local_model import LocalModel, groups_of
 from .local_modes import local_normals
-from .small_matrices import apply
+from .small_matrices import apply_squares
 
 NUM_PROPOSALS = 12  # of which one is chosen
 # Proposals need not be centred at the mode: weights correct what is left.
@@ -56,7 +56,7 @@ def draw_locals(
     Padding among the groups is left out.
     """
     modes = _modes_near(space, local, shard, jnp.asarray(points.mean(axis=0)))
-    num_groups = int(np.count_nonzero(np.asarray(shard.groups.weights) > 0))  # type: ignore[union-attr]
+    num_groups = groups_of(shard).num_groups
     parts: list[dict[str, np.ndarray]] = []
     total = np.zeros(num_groups)
     for first in range(0, len(points), BATCH_SIZE):
@@ -103,7 +103,7 @@ def _modes_near(space: Product, local: LocalModel, shard: Shard, point: Point) -
 
     def slope(direction: Point) -> Float[Array, "group local"]:
         change = jax.jvp(gradient, (point,), (direction,))[1]
-        return apply(normals.roots, apply(jnp.swapaxes(normals.roots, 1, 2), change))
+        return apply_squares(normals.roots, change)
 
     slopes = jax.lax.map(slope, jnp.eye(space.dim))
     return ModesNear(point, normals.centres, jnp.moveaxis(slopes, 0, -1))
@@ -120,7 +120,7 @@ def _draw_batch(
     key: Array,
     numbers: Array,
 ) -> tuple[dict[str, Array], Float[Array, "draw group"]]:
-    first_rows = shard.groups.first_rows(shard.rows)  # type: ignore[union-attr]
+    first_rows = groups_of(shard).first_rows(shard.rows)
 
     def draw(point: Point, number: Array) -> tuple[dict[str, Array], Array]:
         params = space.constrain(point)

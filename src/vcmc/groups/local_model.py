@@ -30,7 +30,7 @@ from ..data.tiles import Groups
 from ..space import Params, Product
 from .local_modes import LocalNormals, LogJoint, derivatives, is_quadratic, local_normals
 from .quadrature import AbstractQuadrature, ExactGaussian, default_quadrature
-from .small_matrices import apply
+from .small_matrices import apply, apply_squares
 
 LogLocalPrior = Callable[[Params, Params, Rows], Float[Array, " group"]]
 LogLocalLikelihood = Callable[[Params, Params, Rows], Float[Array, " row"]]
@@ -151,10 +151,10 @@ def _gaussian_integrals(
 ) -> Float[Array, " group"]:
     """Integrate a density whose logarithm is quadratic, around any point: here its mode."""
     first = derivatives(frozen, start)
-    mode = start + apply(first.roots, apply(jnp.swapaxes(first.roots, 1, 2), first.gradients))
+    mode = start + apply_squares(first.roots, first.gradients)
     expansion = derivatives(log_joint, jax.lax.stop_gradient(mode))
     roots = expansion.roots
     slopes = apply(jnp.swapaxes(roots, 1, 2), expansion.gradients)
-    log_dets = jnp.sum(jnp.log(jnp.diagonal(roots, axis1=1, axis2=2)), axis=1)
+    log_dets = LocalNormals(mode, roots).log_dets
     constant = 0.5 * start.shape[1] * LOG_TWO_PI
     return expansion.values + 0.5 * jnp.sum(slopes**2, axis=1) + log_dets + constant

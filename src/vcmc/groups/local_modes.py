@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .small_matrices import apply, inverse_transpose, positive_cholesky
+from .small_matrices import apply, apply_squares, inverse_transpose, positive_cholesky
 
 LogJoint = Callable[[Float[Array, "group dim"]], Float[Array, " group"]]
 """A function from the local coordinates of all groups to the log density of each group."""
@@ -92,8 +92,7 @@ def local_normals(
     """Return the normal approximation at the mode of each group that is found from its start."""
 
     def newton_steps(current: Derivatives) -> Array:
-        roots = current.roots
-        return apply(roots, apply(jnp.swapaxes(roots, 1, 2), current.gradients))
+        return apply_squares(current.roots, current.gradients)
 
     def is_close(current: Derivatives) -> Bool[Array, " group"]:
         decrement = jnp.sum(current.gradients * newton_steps(current), axis=1)

@@ -48,6 +48,11 @@ def inverse_transpose(factors: Float[Array, "group dim dim"]) -> Float[Array, "g
     )
 
 
+def apply_squares(roots: Float[Array, "group dim dim"], vectors: Array) -> Array:
+    r"""Return the products of $R R^\top$ with vectors."""
+    return apply(roots, apply(jnp.swapaxes(roots, 1, 2), vectors))
+
+
 def apply(matrices: Float[Array, "group dim dim"], vectors: Array) -> Float[Array, "group dim"]:
     """Return the products of matrices with vectors, one for each or one for all."""
     return jnp.sum(matrices * vectors[..., None, :], axis=-1)

@@ -40,7 +40,7 @@ from .arguments import (
 from .assessment import assess, result_tree
 from .clock import Clock
 from .draw_counts import needs_more_draws
-from .local_stage import local_results, merged
+from .local_stage import with_locals
 from .preparation import result_target
 from .shard_summary import ShardSummary, summarize_shards, summarize_streamed_shards
 
@@ -259,10 +259,7 @@ def combine(
     labels = draws_labels(draws) if model is None else model.labels
     groups = combined.groups | labels.groups
     if target is not None and target.model.local is not None:
-        results = local_results(target, combined.points, None, seed)
-        groups = merged(groups, results.groups)
-        if results.doubt:
-            assessment = assessment.with_doubt(results.doubt)
+        groups, assessment = with_locals(target, combined.points, None, seed, groups, assessment)
         clock.lap("locals")
     settings |= combined.settings | clock.seconds
     return result_tree(groups, settings, assessment)

@@ -19,6 +19,7 @@ from ..data.labels import COORDS_GROUP, DIMS_GROUP
 from ..groups.local_draws import STATISTICS, draw_locals, summarize_locals
 from ..groups.local_model import LocalModel
 from ..target import Target
+from .assessment import Assessment
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -106,7 +107,22 @@ def stored_mode(tree: "DataTree", local: LocalModel) -> LocalsMode:
     return "draws" if set(local.space) <= set(tree["posterior"].data_vars) else "none"
 
 
-def merged(
+def with_locals(
+    target: Target,
+    points: Float[np.ndarray, "chain draw dim"],
+    mode: LocalsMode | None,
+    seed: int,
+    groups: Mapping[str, Mapping[str, np.ndarray]],
+    assessment: Assessment,
+) -> tuple[dict[str, dict[str, np.ndarray]], Assessment]:
+    """Return the groups of a tree with local parameters, and the assessment with their doubt."""
+    results = local_results(target, points, mode, seed)
+    if results.doubt:
+        assessment = assessment.with_doubt(results.doubt)
+    return _merged(groups, results.groups), assessment
+
+
+def _merged(
     groups: Mapping[str, Mapping[str, np.ndarray]], local: Mapping[str, Mapping[str, np.ndarray]]
 ) -> dict[str, dict[str, np.ndarray]]:
     """Return the groups of a tree with those of local parameters."""

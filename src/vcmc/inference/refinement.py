@@ -28,7 +28,7 @@ from .arguments import check_integer
 from .assessment import ERROR_GROUPS, assess, posterior_points, text_list
 from .clock import Clock
 from .ensemble import MAX_ITERATIONS, MAX_RHAT, MIN_ESS, NUM_CHAINS, Goal, run_chains
-from .local_stage import local_results, merged, stored_mode
+from .local_stage import stored_mode, with_locals
 from .preparation import result_target
 
 if TYPE_CHECKING:
@@ -128,10 +128,9 @@ def refine(
     groups = {**assessment.groups, "posterior": params}
     if model.local is not None:
         locals_mode = stored_mode(tree, model.local)
-        results = local_results(target, refined.points, locals_mode, seed)
-        groups = merged(groups, results.groups)
-        if results.doubt:
-            assessment = assessment.with_doubt(results.doubt)
+        groups, assessment = with_locals(
+            target, refined.points, locals_mode, seed, groups, assessment
+        )
         clock.lap("locals")
     warn_doubtful(assessment.warnings)
     return add_groups(

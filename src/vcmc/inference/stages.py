@@ -21,7 +21,7 @@ from .combination import Posterior, combine_shards
 from .draw_counts import DRAWS_GROWTH, MAX_SHARD_DRAWS
 from .ensemble import Goal
 from .error_goal import SHARD_DRAWS_GROWTH, refinement_goal, shortfall
-from .local_stage import LocalsMode, local_results, merged
+from .local_stage import LocalsMode, with_locals
 from .preparation import Prepared
 from .refinement import DEFAULT_GOAL, refine_draws
 from .request import Request
@@ -88,11 +88,17 @@ class Stages:
             return posterior, assessment
         with _keep_posterior("drawing the local parameters for", prepared, posterior):
             stage = self.display.stage("local draws", None)
-            results = local_results(prepared.target, posterior.points, mode, self.request.seed)
+            groups, assessment = with_locals(
+                prepared.target,
+                posterior.points,
+                mode,
+                self.request.seed,
+                posterior.groups,
+                assessment,
+            )
             stage.finish()
         self.clock.lap("locals")
-        posterior = posterior._replace(groups=merged(posterior.groups, results.groups))
-        return posterior, assessment.with_doubt(results.doubt) if results.doubt else assessment
+        return posterior._replace(groups=groups), assessment
 
     def improve(
         self, prepared: Prepared, posterior: Posterior, assessment: Assessment, is_refined: bool

@@ -7,15 +7,14 @@ import numpy as np
 from jaxtyping import Float
 
 from .figure import new_figure
+from .plots import COMBINED_COLOUR, MAX_LABELS, SHARD_COLOUR
 from .summary import element_label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from xarray import DataTree
 
-COLOUR = "tab:blue"
 MAX_PANELS = 4
-MAX_LABELS = 60  # of one axis: more would overlap
 MAX_GROUPS = 1000  # that are drawn; of more, evenly spaced ones in their order
 
 
@@ -81,9 +80,11 @@ def plot_groups(tree: "DataTree", names: Iterable[str] | None = None) -> "Figure
         ordered = unordered.ordered()
         shown = np.unique(np.linspace(0, len(ordered.groups) - 1, count).round().astype(int))
         places = np.arange(len(shown))
-        axes.hlines(places, ordered.low[shown], ordered.high[shown], color=COLOUR, linewidth=0.8)
-        axes.plot(ordered.median[shown], places, ".", color=COLOUR, markersize=4)
-        axes.axvline(np.mean(ordered.median), color="0.6", linewidth=0.8)
+        axes.hlines(
+            places, ordered.low[shown], ordered.high[shown], color=COMBINED_COLOUR, linewidth=0.8
+        )
+        axes.plot(ordered.median[shown], places, ".", color=COMBINED_COLOUR, markersize=4)
+        axes.axvline(np.mean(ordered.median), color=SHARD_COLOUR, linewidth=0.8)
         axes.set(title=ordered.label, ylim=(-1, len(shown)))
         if len(shown) <= MAX_LABELS:
             axes.set_yticks(places, [str(label) for label in ordered.groups[shown]], fontsize=7)

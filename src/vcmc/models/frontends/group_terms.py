@@ -1,7 +1,7 @@
 """Check that the terms of single rows and groups add up to a model's joint density."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +10,7 @@ from jaxtyping import Array, Int
 from ...data.rows import Rows, native
 from ...model import Model
 from ...space import Params
+from .checks import example_params
 
 NUM_CHECKED_GROUPS = 4
 MAX_CHECKED_ROWS = 5  # of a group
@@ -64,6 +65,27 @@ def checked_groups(arrays: Rows, column: str, table: Mapping[str, np.ndarray]) -
         {name: native(array[indices]) for name, array in arrays.items()},
         {name: native(array)[chosen] for name, array in table.items()},
     )
+
+
+def check_terms(
+    model: Model,
+    some: CheckedGroups,
+    axes: Mapping[str, int],
+    log_joint: Callable[[Params, Rows], Any],
+) -> None:
+    """Compare terms and joint density at random points.
+
+    Args:
+        model: the converted model.
+        some: rows of some groups.
+        axes: the axis of groups of each local parameter in the model's own language.
+        log_joint: the joint density of the model in its own language.
+    """
+    for seed, params in enumerate(example_params(model.space, spread=0.5)):
+        local = some.local_values(model, seed)
+        at_axis = {name: jnp.moveaxis(value, 0, axes[name]) for name, value in local.items()}
+        expected = log_joint({**params, **at_axis}, some.rows_and_table)
+        check_joint(model, some, params, local, float(expected))
 
 
 def check_joint(

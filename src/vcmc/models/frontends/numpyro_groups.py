@@ -19,7 +19,7 @@ from ...groups.quadrature import AbstractQuadrature
 from ...model import Model
 from ...space import Params, Product, Scalar, Space
 from .checks import FEW_ROWS, MORE_ROWS, example_params, row_axis
-from .group_terms import check_joint, checked_groups
+from .group_terms import check_terms, checked_groups
 from .sites import Seeded, Site, log_prob, renamed_sites, sites_on, trace_at
 
 # Numbers of groups on which models are compared: different, and unlikely as other sizes.
@@ -125,10 +125,8 @@ def grouped_model(
     first_row = {name: native(array[:1])[0] for name, array in arrays.items()}
     first_row |= {name: value[0] for name, value in groups.constants(1).items() if name != count}
     spaces, local_spaces = _spaces(single, roles, first_row, column, space)
-    local_example = {
-        name: jnp.asarray(np.asarray(value))
-        for name, value in Product(local_spaces).constrain(jnp.zeros(_dim(local_spaces))).items()
-    }
+    local_product = Product(local_spaces)
+    local_example = local_product.constrain(jnp.zeros(local_product.dim))
 
     def log_prior(params: Params) -> Scalar:
         return total(trace_one(params, local_example, first_row), roles.latents)
@@ -169,20 +167,13 @@ def grouped_model(
     some = checked_groups(arrays, column, {name: table[name] for name in groups.names})
     counted = {count: some.num_groups} if count else {}
     whole = Seeded(model, {**constants, **counted})
-    for seed, params in enumerate(example_params(spaces, spread=0.5)):
-        local = some.local_values(converted, seed)
-        at_axis = {
-            name: jnp.moveaxis(value, 0, roles.local_latents[name]) for name, value in local.items()
-        }
-        trace = trace_at(whole, {**params, **at_axis}, some.rows_and_table)
-        sites = [site for site in trace.values() if site["type"] == "sample"]
-        expected = float(sum(jnp.sum(log_prob(site)) for site in sites))
-        check_joint(converted, some, params, local, expected)
+
+    def log_joint(values: Params, rows: Rows) -> Scalar:
+        trace = trace_at(whole, values, rows)
+        return total(trace, [name for name, site in trace.items() if site["type"] == "sample"])
+
+    check_terms(converted, some, roles.local_latents, log_joint)
     return converted
-
-
-def _dim(spaces: Mapping[str, Space]) -> int:
-    return Product(spaces).dim
 
 
 def _roles(

@@ -18,9 +18,8 @@ from ...data.rows import Rows, as_rows, native
 from ...groups.quadrature import AbstractQuadrature
 from ...model import Model
 from ...space import Params, Scalar, Space
-from .checks import example_params
 from .graph import Graph, GraphFunction
-from .group_terms import check_joint, checked_groups
+from .group_terms import check_terms, checked_groups
 from .supports import spaces_of
 
 
@@ -110,14 +109,11 @@ def grouped_model(
     )
     some = checked_groups(arrays, groups, {name: table[name] for name in names})
     joint = _sum_of(graph, [*model.free_RVs, *model.observed_RVs])
-    for seed, params in enumerate(example_params(spaces, spread=0.5)):
-        local = some.local_values(converted, seed)
-        at_axis = {
-            name: jnp.moveaxis(value, 0, variables.local_latents[name])
-            for name, value in local.items()
-        }
-        expected = jnp.sum(jnp.stack(joint({**params, **at_axis}, some.rows_and_table)))
-        check_joint(converted, some, params, local, float(expected))
+
+    def log_joint(values: Params, rows: Rows) -> Scalar:
+        return jnp.sum(jnp.stack(joint(values, rows)))
+
+    check_terms(converted, some, variables.local_latents, log_joint)
     return converted
 
 
