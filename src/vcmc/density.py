@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from ._runtime import FAST_COMPILATION, compiled_per_model
 from .data.shard import Shard
-from .model import MAX_CACHED_BYTES, Model, block_size
+from .model import MAX_CACHED_BYTES, Model, Modes, block_size
 from .space import Point, Scalar
 
 BATCH_SIZE = 32  # points or directions per compiled call: each holds some numbers for every row
@@ -56,13 +56,52 @@ class Subposterior(eqx.Module):
 
     def __call__(self, point: Point) -> Scalar:
         log_likelihood = self.model.log_likelihood_at(point, self.shard, self.is_batched)
+        return log_likelihood + self._log_prior(point)
+
+    def _log_prior(self, point: Point) -> Scalar:
         if jnp.ndim(self.prior_power) == 0:
-            return log_likelihood + self.prior_power * self.model.log_prior_at(point)
-        return log_likelihood + jnp.dot(self.prior_power, self.model.log_prior_parts_at(point))
+            return self.prior_power * self.model.log_prior_at(point)
+        return jnp.dot(self.prior_power, self.model.log_prior_parts_at(point))
+
+    def values(self, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
+        """Return the log densities at a batch of points."""
+        if self.model.local is None:
+            return jax.vmap(self.batched())(points)
+
+        def step(modes: Modes, point: Point) -> tuple[Modes, Scalar]:
+            value, modes = self.with_modes(point, modes)
+            return usable_modes(modes), value
+
+        return jax.lax.scan(step, self.model.local.start(self.shard), points)[1]
+
+    def hessian_products(
+        self, point: Point, directions: Float[Array, "direction dim"]
+    ) -> Float[Array, "direction dim"]:
+        """Return the products of the Hessian at a point with directions."""
+        if self.model.local is None:
+            score = jax.grad(self)
+            return jax.vmap(lambda direction: jax.jvp(score, (point,), (direction,))[1])(directions)
+        modes = self.with_modes(point, None)[1]
+        score = jax.grad(lambda point: self.with_modes(point, modes)[0])
+        return jax.lax.map(lambda direction: jax.jvp(score, (point,), (direction,))[1], directions)
+
+    def with_modes(self, point: Point, modes: Modes | None) -> tuple[Scalar, Modes]:
+        """Return the log density, and the modes of local coordinates, sought from given ones.
+
+        Points are evaluated one after the other, each with the modes of the one before: a batch of
+        them, with values for all nodes of all rows, would not fit into cache.
+        """
+        log_likelihood, modes = self.model.log_marginal_at(point, self.shard, modes)
+        return log_likelihood + self._log_prior(point), modes
 
     def batched(self) -> "Subposterior":
         """Return the same density for `vmap` over many points."""
         return Subposterior(self.model, self.shard, self.prior_power, is_batched=True)
+
+
+def usable_modes(modes: Modes) -> Modes:
+    """Return modes from which a search can begin: zero where they are not finite."""
+    return jnp.where(jnp.isfinite(modes), modes, 0.0)
 
 
 def evaluate(
@@ -70,7 +109,12 @@ def evaluate(
 ) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, "point dim"]]:
     """Return the log densities and scores of one shard at a batch of points."""
     arguments = density.model, density.shard, density.prior_power
-    if is_small(density.shard):
+    if density.model.local is not None:
+        parts = [
+            _evaluate_in_turn(*arguments, buffer, np.asarray(count))
+            for buffer, count in _buffers(np.asarray(points))
+        ]
+    elif is_small(density.shard):
         parts = [
             _evaluate_chunks(*arguments, buffer, np.asarray(-(-count // CHUNK_SIZE)))
             for buffer, count in _buffers(np.asarray(points))
@@ -124,6 +168,30 @@ def _evaluate_chunks(
         )
 
     return jax.lax.fori_loop(0, num_chunks, add, (jnp.zeros(len(points)), jnp.zeros_like(points)))
+
+
+@compiled_per_model
+@partial(jax.jit, static_argnums=0, compiler_options=FAST_COMPILATION)
+def _evaluate_in_turn(
+    model: Model,
+    shard: Shard,
+    prior_power: Power,
+    points: Float[Array, "buffer dim"],
+    num_points: Int[Array, ""],
+) -> tuple[Float[Array, " buffer"], Float[Array, "buffer dim"]]:
+    """Evaluate the first points of a buffer, with local parameters integrated out."""
+    density = Subposterior(model, shard, prior_power)
+    assert model.local is not None
+
+    def evaluate(number: Array, carry: Any) -> Any:
+        modes, values, scores = carry
+        (value, modes), score = jax.value_and_grad(density.with_modes, has_aux=True)(
+            points[number], modes
+        )
+        return usable_modes(modes), values.at[number].set(value), scores.at[number].set(score)
+
+    first = model.local.start(shard), jnp.zeros(len(points)), jnp.zeros_like(points)
+    return jax.lax.fori_loop(0, num_points, evaluate, first)[1:]
 
 
 def log_priors(model: Model, points: Float[np.ndarray, "point dim"]) -> Float[np.ndarray, " point"]:
@@ -203,17 +271,19 @@ def _hessian_products(
     point: Point,
     directions: Float[Array, "direction dim"],
 ) -> Float[Array, "direction dim"]:
-    score = jax.grad(Subposterior(model, shard, prior_power, len(directions) > MAX_UNPADDED))
-    return jax.vmap(lambda direction: jax.jvp(score, (point,), (direction,))[1])(directions)
+    density = Subposterior(model, shard, prior_power, len(directions) > MAX_UNPADDED)
+    return density.hessian_products(point, directions)
 
 
 def prepare(density: Subposterior) -> None:
     """Compile ahead of time the programs for batches of points and for the whole Hessian."""
     dim = density.model.space.dim
     arguments = density.model, density.shard, density.prior_power
-    if is_small(density.shard):
+    is_local = density.model.local is not None
+    if is_local or is_small(density.shard):
         buffer = jax.ShapeDtypeStruct((BUFFER_SIZE, dim), float)
-        _evaluate_chunks.lower(*arguments, buffer, jax.ShapeDtypeStruct((), int)).compile()
+        program = _evaluate_in_turn if is_local else _evaluate_chunks
+        program.lower(*arguments, buffer, jax.ShapeDtypeStruct((), int)).compile()
         if dim <= MAX_DIFFERENCES:
             return
     else:

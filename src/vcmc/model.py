@@ -38,6 +38,10 @@ BLOCK_BYTES = 2**18  # of rows in a block, for one point
 BATCHED_BLOCK_BYTES = 2**21  # for a batch of points: matrix products are faster if large
 BLOCK_ROWS = (64, 4096)  # the fewest and the most rows of a block
 
+MAX_FORWARD_DIM = 16  # global coordinates
+
+Modes = Float[Array, "group local"]
+
 
 class Model:
     """A Bayesian model: the spaces of its parameters, log prior, and log likelihood by row.
@@ -134,7 +138,7 @@ class Model:
             return self
         generator = np.random.default_rng(0)
         params = self.space.constrain(jnp.asarray(0.5 * generator.normal(size=self.space.dim)))
-        return self.with_quadrature(self.local.suited_quadrature(params, shards[0]))
+        return self.with_quadrature(self.local.suited_quadrature(params, shards[0], len(shards)))
 
     def with_quadrature(self, quadrature: AbstractQuadrature) -> "Model":
         """Return the same model with another quadrature: one object for each, compiled once."""
@@ -167,7 +171,7 @@ class Model:
         `is_batched` says that the point is one of a batch under `vmap`.
         """
         if self.local is not None:
-            return self._log_marginal(point, shard)
+            return self.log_marginal_at(point, shard)[0]
         shard = Shard(shard.rows, shard.weights)
         size = block_size(shard, is_batched)
         if size >= len(shard.weights):
@@ -178,10 +182,24 @@ class Model:
         per_row = self.log_likelihood(self.space.constrain(point), shard.rows)
         return jnp.sum(shard.weights * per_row)
 
-    def _log_marginal(self, point: Point, shard: Shard) -> Scalar:
+    def log_marginal_at(
+        self, point: Point, shard: Shard, modes: Modes | None = None
+    ) -> tuple[Scalar, Modes]:
+        """Return the log likelihood of a shard's rows, local parameters integrated out.
+
+        The modes of local coordinates at a point nearby save steps; those at this point are
+        returned, too.
+        """
         assert self.local is not None
-        per_group = self.local.log_marginals(self.space.constrain(point), shard)
-        return jnp.sum(groups_of(shard).weights * per_group)
+        return _log_marginal(
+            self, point, shard, self.local.start(shard) if modes is None else modes
+        )
+
+    def _log_marginal_of(self, point: Point, shard: Shard, modes: Modes) -> tuple[Scalar, Modes]:
+        assert self.local is not None
+        params = self.space.constrain(point)
+        per_group, modes = self.local.log_marginals(params, shard, modes)
+        return jnp.sum(groups_of(shard).weights * per_group), modes
 
     def __repr__(self) -> str:
         spaces = ", ".join(f"{name}: {space}" for name, space in self.space.items())
@@ -247,6 +265,30 @@ def _blocked_log_likelihood_jvp(
         lambda block: jax.value_and_grad(model._log_likelihood_of)(point, block), size, shard
     )
     return value, jnp.vdot(score, tangents[0])  # rows are constants
+
+
+# With few global coordinates, tangents along all of them take a third of the time of a reverse pass,
+# which keeps intermediate values of all rows and nodes.
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _log_marginal(model: Model, point: Point, shard: Shard, modes: Modes) -> tuple[Scalar, Modes]:
+    """Return the log marginal likelihood of a shard's rows at a point, and the modes there."""
+    return model._log_marginal_of(point, shard, modes)
+
+
+@_log_marginal.defjvp
+def _log_marginal_jvp(
+    model: Model, primals: Any, tangents: Any
+) -> tuple[tuple[Scalar, Modes], tuple[Scalar, Modes]]:
+    point, shard, modes = primals
+
+    def value_twice(point: Point) -> tuple[Scalar, tuple[Scalar, Modes]]:
+        value, new_modes = model._log_marginal_of(point, shard, modes)
+        return value, (value, new_modes)
+
+    differentiate = jax.jacfwd if point.size <= MAX_FORWARD_DIM else jax.grad
+    score, (value, new_modes) = differentiate(value_twice, has_aux=True)(point)
+    # rows are constants, and so are modes: the integral does not depend on where its nodes are
+    return (value, new_modes), (jnp.vdot(score, tangents[0]), jnp.zeros_like(new_modes))
 
 
 def _sum_over_blocks(function: Callable[[Shard], Any], size: int, shard: Shard) -> Any:

@@ -154,16 +154,15 @@ class Target:
 
         Many small shards are joined, as calling a compiled function takes longer than evaluating
         few rows. Few small ones are not: joint shards have a shape of their own, and so another
-        program.
+        program. With local parameters, evaluating takes much longer than calling.
         """
         shards = range(self.num_shards)
         partition = self.shard_cache.partition
         if self.num_shards <= NUM_JOINED_TASKS or not partition.is_small(MAX_JOINED_BYTES):
             return _cut(shards, MAX_TASKS), 0
         tasks = _cut(shards, NUM_JOINED_TASKS)
-        if self.num_shards <= MAX_UNJOINED and partition.is_small(
-            self.num_shards * MAX_CACHED_BYTES
-        ):
+        is_few = self.num_shards <= MAX_UNJOINED or self.model.local is not None
+        if is_few and partition.is_small(self.num_shards * MAX_CACHED_BYTES):
             return tasks, 0
         return tasks, len(tasks[0].shards)
 

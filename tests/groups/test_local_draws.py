@@ -37,7 +37,7 @@ def test_draws_have_the_conditional_distribution(binary):
     points = np.full((NUM_DRAWS, 1), 0.5)
     drawn = draw_locals(model.space, model.local, shard, points, jax.random.key(0))
     assert drawn.params["alpha"].shape == (NUM_DRAWS, 3)
-    assert (drawn.efficiency > 0.7).all()
+    assert (drawn.acceptance > 0.7).all()
     alpha = np.linspace(-8, 9, 4001)
     for group in range(3):
         y = rows["y"][rows["group"] == group]

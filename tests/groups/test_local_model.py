@@ -54,7 +54,7 @@ def test_normal_groups_have_the_closed_form(quadrature):
     shard = shard_of(rows).load(0)
     local = normal_model(quadrature).local
     params = {"mean": 0.3, "spread": 0.7, "noise": 1.2}
-    values = local.log_marginals({k: jnp.asarray(v) for k, v in params.items()}, shard)
+    values, _ = local.log_marginals({k: jnp.asarray(v) for k, v in params.items()}, shard)
     for group in range(len(SIZES)):
         y = rows["y"][rows["group"] == group]
         covariance = 1.2**2 * np.eye(len(y)) + 0.7**2
@@ -110,7 +110,7 @@ def test_binary_groups_agree_with_a_fine_grid():
     shard = shard_of(rows).load(0)
     mean, spread = 0.4, 1.3
     params = {"mean": jnp.asarray(mean), "spread": jnp.asarray(spread)}
-    values = binary_model(vcmc.GaussHermite(9)).local.log_marginals(params, shard)
+    values, _ = binary_model(vcmc.GaussHermite(9)).local.log_marginals(params, shard)
     alpha = np.linspace(mean - 10 * spread, mean + 10 * spread, 20_001)
     step = alpha[1] - alpha[0]
     for group in range(5):

@@ -46,9 +46,18 @@ class Groups(eqx.Module):
     def spread(self, values: Float[Array, "group *axes"], num_rows: int) -> Array:
         """Return for every row the value of its group."""
         by_tile = values if self.are_tiles else values[self.of_tile]
-        tile_rows = num_rows // len(self.of_tile)
-        shape = (len(by_tile), tile_rows, *values.shape[1:])
-        return jnp.broadcast_to(by_tile[:, None], shape).reshape(num_rows, *values.shape[1:])
+        shape = (len(self.of_tile), num_rows // len(self.of_tile))
+
+        def spread_one(column: Array) -> Array:
+            return jnp.broadcast_to(column[:, None], shape).reshape(num_rows)
+
+        if values.ndim == 1:
+            return spread_one(by_tile)
+        # one by one: models take entries apart again, and XLA then vectorizes over rows
+        entries = by_tile.reshape(len(by_tile), -1).T
+        return jnp.stack([spread_one(entry) for entry in entries], axis=-1).reshape(
+            num_rows, *values.shape[1:]
+        )
 
     def sum(self, values: Float[Array, " row"]) -> Float[Array, " group"]:
         """Return the sum over the rows of every group."""

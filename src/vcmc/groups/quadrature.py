@@ -13,9 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-# Gauss–Hermite nodes along each coordinate, by their number. 2000 groups of 20 binary rows with two
-# local coordinates: with more nodes the log density changes by 0.006 nats over the posterior.
-DEFAULT_NODES = {1: 9, 2: 5}
+# Means are off by about the sd, over the posterior, of the log density's error in nats. It grows as
+# the root of the number of groups. 2000 groups of 20 binary rows with two local coordinates:
+# 0.016 with 12 nodes, 0.010 with 5 x 5, 0.0003 with 7 x 7.
+DEFAULT_NODES = 9  # for one local coordinate
+MANY_GROUPS = 5000
+NODES_FOR_MANY_GROUPS = {1: 11, 2: 7}
 DEFAULT_QUASI_RANDOM_NODES = 64
 
 
@@ -68,6 +71,32 @@ class GaussHermite(AbstractQuadrature):
     def doubled(self, dim: int) -> "GaussHermite":
         del dim
         return replace(self, num_nodes=2 * self.num_nodes)
+
+
+@dataclass(frozen=True)
+class TwelveNodes(AbstractQuadrature):
+    """Twelve nodes for two local coordinates, exact for polynomials of degree seven.
+
+    This is formula $E_2^{r^2}$ 7-1 of Stroud, Approximate Calculation of Multiple Integrals (1971):
+    four nodes on the axes and eight on the diagonals. Gauss–Hermite nodes need sixteen for it.
+
+    >>> TwelveNodes().nodes(2).points.shape
+    (12, 2)
+    """
+
+    def nodes(self, dim: int) -> Nodes:
+        if dim != 2:
+            raise ValueError(f"TwelveNodes is for two local coordinates; got {dim}.")
+        root = np.sqrt(5.0)
+        near, far = np.sqrt((9 - 3 * root) / 4), np.sqrt((9 + 3 * root) / 4)
+        axes = np.sqrt(6.0) * np.array([(1, 0), (-1, 0), (0, 1), (0, -1)])
+        diagonals = np.array([(1, 1), (1, -1), (-1, 1), (-1, -1)])
+        weights = np.repeat([1 / 36, (5 + 2 * root) / 45, (5 - 2 * root) / 45], 4)
+        return Nodes(np.concatenate([axes, near * diagonals, far * diagonals]), np.log(weights))
+
+    def doubled(self, dim: int) -> GaussHermite:
+        del dim
+        return GaussHermite(7)
 
 
 @dataclass(frozen=True)
@@ -124,6 +153,9 @@ class ExactGaussian(AbstractQuadrature):
         return default_quadrature(dim)
 
 
-def default_quadrature(dim: int) -> AbstractQuadrature:
-    """Return the rule for a number of local coordinates."""
-    return GaussHermite(DEFAULT_NODES[dim]) if dim in DEFAULT_NODES else QuasiRandom()
+def default_quadrature(dim: int, num_groups: int = 0) -> AbstractQuadrature:
+    """Return the rule for a number of local coordinates and of groups."""
+    if dim in NODES_FOR_MANY_GROUPS and num_groups > MANY_GROUPS:
+        return GaussHermite(NODES_FOR_MANY_GROUPS[dim])
+    rules = {1: GaussHermite(DEFAULT_NODES), 2: TwelveNodes()}
+    return rules.get(dim, QuasiRandom())

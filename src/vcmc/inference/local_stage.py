@@ -28,7 +28,7 @@ LocalsMode = Literal["draws", "summary", "none"]
 MODES = ("draws", "summary", "none")
 MAX_TREE_BYTES = 2**28  # of local draws in a result, unless the user asks for more
 MAX_SUMMARY_DRAWS = 1000  # that are summarized: means are off by 0.03 sd
-MIN_EFFICIENCY = 0.1  # of proposals; below, one proposal in sixteen has most of the weight
+MIN_ACCEPTANCE = 0.1  # of proposals; below, hundreds of draws in thousands are different
 LOCAL_STREAM = 3  # of the seed's random numbers; the first ones are those of preparing and sampling
 
 
@@ -82,7 +82,7 @@ def local_results(
         members.append(partition.absent)
     arrays = _assembled([values for values, _ in parts], members, len(partition.labels))
     dims = _dims(arrays, local.groups)
-    efficiency = np.concatenate([share for _, share in parts])
+    acceptance = np.concatenate([share for _, share in parts])
     groups: dict[str, dict[str, np.ndarray]] = {
         DIMS_GROUP: dims,
         COORDS_GROUP: {local.groups: partition.labels},
@@ -97,7 +97,7 @@ def local_results(
             f"local_{statistic}": {name: array[index] for name, array in arrays.items()}
             for index, statistic in enumerate(STATISTICS)
         }
-    return LocalResults(groups, _doubt(efficiency))
+    return LocalResults(groups, _doubt(acceptance))
 
 
 def stored_mode(tree: "DataTree", local: LocalModel) -> LocalsMode:
@@ -129,12 +129,12 @@ def _merged(
     return {name: {**groups.get(name, {}), **local.get(name, {})} for name in {**groups, **local}}
 
 
-def _doubt(efficiency: Float[np.ndarray, " group"]) -> str:
-    poor = int(np.sum(~(efficiency >= MIN_EFFICIENCY)))
+def _doubt(acceptance: Float[np.ndarray, " group"]) -> str:
+    poor = int(np.sum(~(acceptance >= MIN_ACCEPTANCE)))
     if not poor:
         return ""
     return (
-        f"The local draws of {poor} of {len(efficiency)} groups are unreliable: their local "
+        f"The local draws of {poor} of {len(acceptance)} groups are unreliable: their local "
         "parameters are far from normal. Global parameters are not affected."
     )
 
@@ -158,7 +158,7 @@ def _draw(
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     drawn = draw_locals(model.space, model.local, shard, points, jax.random.fold_in(key, number))
     values = drawn.params if mode == "draws" else summarize_locals(drawn.params)
-    return values, drawn.efficiency
+    return values, drawn.acceptance
 
 
 def _assembled(

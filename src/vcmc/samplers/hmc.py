@@ -198,11 +198,15 @@ def _iteration(
     kernel = blackjax.hmc.build_kernel(_rotation_integrator)
     log_density = whitened_density(density.batched(), state.centre, state.root)
     unit_metric = jnp.ones_like(state.centre)
-    walkers, info = jax.vmap(
-        lambda key, walker: kernel(
-            key, walker, log_density, step_size, unit_metric, num_leapfrog_steps
-        )
-    )(jax.random.split(move_key, num_walkers), state.walkers)
+
+    def move(arguments: tuple[Array, Any]) -> Any:
+        key, walker = arguments
+        return kernel(key, walker, log_density, step_size, unit_metric, num_leapfrog_steps)
+
+    keyed = jax.random.split(move_key, num_walkers), state.walkers
+    # with local parameters, a batch of points would not fit into cache
+    is_local = density.model.local is not None
+    walkers, info = jax.lax.map(move, keyed) if is_local else jax.vmap(move)(keyed)
     acceptance = jnp.nan_to_num(info.acceptance_rate)
     stats = (
         walkers.logdensity,

@@ -153,9 +153,8 @@ def _iteration(
     num_walkers, dim = walkers.position.shape
     propose_key, accept_key = jax.random.split(key)
     proposed = _propose(propose_key, num_walkers, dim)
-    values = jax.vmap(lambda one: density.batched()(unwhiten(one, state.centre, state.root)))(
-        proposed
-    )
+    points = jax.vmap(lambda white: unwhiten(white, state.centre, state.root))(proposed)
+    values = density.values(points)
     log_ratio = values - _log_proposals(proposed)
     log_ratio = jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
     rates = jnp.exp(jnp.minimum(0.0, log_ratio - walkers.log_ratio))

@@ -224,7 +224,7 @@ def _nowhere_finite(pilot: Subposterior, points: Float[Array, "point dim"]) -> s
     per_row = np.asarray(
         model.log_likelihood(params, shard.rows)
         if model.local is None
-        else model.local.log_marginals(params, shard)
+        else model.local.log_marginals(params, shard)[0]
     )
     bad = ~np.isfinite(per_row)
     if not np.isfinite(log_prior):

@@ -21,6 +21,7 @@ from ...space import Params, Product, Scalar, Space
 from .checks import FEW_ROWS, MORE_ROWS, example_params, row_axis
 from .group_terms import check_terms, checked_groups
 from .sites import Seeded, Site, log_prob, renamed_sites, sites_on, trace_at
+from .static_indices import with_static_indices
 
 # Numbers of groups on which models are compared: different, and unlikely as other sizes.
 FEW_GROUPS, MORE_GROUPS = 11, 13
@@ -132,10 +133,14 @@ def grouped_model(
         return total(trace_one(params, local_example, first_row), roles.latents)
 
     def log_likelihood(params: Params, local: Params, rows: Rows) -> Float[Array, " row"]:
-        return jax.vmap(row_term, in_axes=(None, 0, 0))(params, dict(local), dict(rows))
+        return jax.vmap(with_static_indices(row_term), in_axes=(None, 0, 0))(
+            dict(params), dict(local), dict(rows)
+        )
 
     def log_local_prior(params: Params, local: Params, rows: Rows) -> Float[Array, " group"]:
-        return jax.vmap(group_term, in_axes=(None, 0, 0))(params, dict(local), dict(rows))
+        return jax.vmap(with_static_indices(group_term), in_axes=(None, 0, 0))(
+            dict(params), dict(local), dict(rows)
+        )
 
     def derived(params: Params) -> Params:
         trace = trace_one(params, local_example, first_row)
