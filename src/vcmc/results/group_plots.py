@@ -64,9 +64,9 @@ def plot_groups(tree: "DataTree", names: Iterable[str] | None = None) -> "Figure
 def plot_shrinkage(tree: "DataTree", names: Iterable[str] | None = None) -> "Figure":
     """Plot the posterior sd of every group's local parameters against its number of rows.
 
-    The grey line is the sd of the values of all groups together. A group near the line or
-    above has learnt little from its own rows: its value is drawn towards those of the other groups. Far below it,
-    the rows of the group determine its value.
+    The grey line is the sd of the values of all groups together. A group near the line or above has
+    learnt little from its own rows: its value is drawn towards those of the other groups. Far below
+    it, the rows of the group determine its value.
 
     Args:
         tree: a result of a model with groups.

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LEVELS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 STATISTICS = ("mean", "sd", *LEVELS)  # in the order of the fields below
 
+MAX_DESCRIBED = 4  # local quantities, in text
+MAX_LABEL_LENGTH = 40  # characters of a label, in text
+
 
 class GroupSummary(NamedTuple):
     """Mean, sd, median and 5–95 % interval of one local quantity by group."""
@@ -69,6 +72,33 @@ def group_summaries(tree: "DataTree", names: Iterable[str] | None = None) -> lis
             f"{summaries[0].label!r}; got {unknown[0]!r}."
         )
     return [summary for summary in summaries if chosen & {summary.name, summary.label}]
+
+
+def describe_groups(tree: "DataTree") -> str:
+    """Return a line on the groups of a result, and one on the extremes of each local quantity.
+
+    It is empty if the result has no local parameters.
+    """
+    if not local_names(tree):
+        return ""
+    summaries, sizes = group_summaries(tree), group_sizes(tree)
+    rows = "" if sizes is None else f", of {sizes.min()} to {sizes.max()} rows"
+    lines = [f"{len(summaries[0].groups)} groups ({tree.attrs['groups']}){rows}."]
+    for summary in summaries[:MAX_DESCRIBED]:
+        order = summary.order()
+        low, high = (_described(summary, int(order[end])) for end in (0, -1))
+        lines.append(f"{summary.label}: means from {low} to {high}.")
+    if len(summaries) > MAX_DESCRIBED:
+        lines.append(f"… and {len(summaries) - MAX_DESCRIBED} more local parameters.")
+    return "\n".join(lines)
+
+
+def _described(summary: GroupSummary, number: int) -> str:
+    mean, sd = summary.mean[number], summary.sd[number]
+    # two digits of the sd
+    num_decimals = max(0, 1 - int(np.floor(np.log10(sd)))) if 0 < sd < np.inf else 3
+    label = str(summary.groups[number])[:MAX_LABEL_LENGTH]
+    return f"{mean:.{num_decimals}f} ± {sd:.{num_decimals}f} ({label})"
 
 
 def _elements(tree: "DataTree", name: str, column: str) -> Iterator[GroupSummary]:
