@@ -17,8 +17,8 @@ from ..summary import local_names
 if TYPE_CHECKING:
     from xarray import DataTree
 
-# A number takes about eight bytes, and a label 15: groups take at most 1 MB.
-MAX_NUMBERS = 80_000  # means, sds and ends of intervals, over all groups and quantities
+# A number takes about seven bytes, and a label 15: groups take about 1 MB.
+MAX_NUMBERS = 120_000  # means, sds and ends of intervals, over all groups and quantities
 MAX_SUMMARIES = 40  # local quantities
 MAX_LABEL_LENGTH = 60  # characters
 MAX_SHARE_OF_EXTREMES = 0.25  # of the groups that are kept

@@ -9,6 +9,7 @@ const MAX_SHORT = 40; // groups whose plot is about as high as that of the sds b
 const NO_ROWS_AT = 0.5; // groups without rows, on a logarithmic axis
 const LABEL_CHARACTERS = 18;
 const LABEL_HEIGHT = 14; // pixels
+const MIN_GAP = 0.1; // pixels between intervals
 const DENSE_TRANSPARENCY = 0.6; // where all layers of intervals overlap
 let local = groups?.quantities[0];
 let lines = []; // one for each group that the page holds
@@ -26,7 +27,7 @@ function groupLines() {
     label, rows: groups.sizes?.[i], mean: local.mean[i], sd: local.sd[i], low: local.low[i],
     high: local.high[i], rank: local.ranks ? last - local.ranks[i] : undefined,
   }));
-  all.sort((a, b) => b.mean - a.mean);
+  all.sort((a, b) => (local.ranks ? a.rank - b.rank : b.mean - a.mean));
   all.forEach((line, i) => (line.rank ??= i));
   return all;
 }
@@ -98,6 +99,16 @@ function drawCaterpillar() {
   readOut(box, container, (_, pointer) => closest((line) => Math.abs(y(line) - pointer)));
 }
 
+// Leave out lines that are closer to the one before: the page may hold more groups at the ends.
+function spaced(selection, y, gap) {
+  let last = -Infinity;
+  return selection.filter((line) => {
+    const isFar = y(line) - last >= gap;
+    if (isFar) last = y(line);
+    return isFar;
+  });
+}
+
 // Intervals that are closer than a pixel are drawn in transparent layers: where most of them are,
 // the colour is darker.
 function drawIntervals(svg, selection, className, step, x, y) {
@@ -109,8 +120,9 @@ function drawIntervals(svg, selection, className, step, x, y) {
   const numLayers = dense ? Math.min(8, Math.max(1, Math.round(1 / step))) : 1;
   const style = { "stroke-width": isMarked ? 2 : Math.min(1.5, Math.max(0.6, step / 4)) };
   if (dense) style["stroke-opacity"] = 1 - DENSE_TRANSPARENCY ** (1 / numLayers);
+  const drawn = dense ? spaced(selection, y, MIN_GAP) : selection;
   for (let layer = 0; layer < numLayers; layer++) {
-    const part = selection.filter((_, i) => i % numLayers === layer);
+    const part = drawn.filter((_, i) => i % numLayers === layer);
     paths(svg, className, part, interval, style);
   }
   const size = Math.min(6, Math.max(2, step / 2));
@@ -214,7 +226,8 @@ function groupsNote() {
   return `Local parameters of ${num} groups (${groups.column}). Type part of a label to find ` +
     "groups in both charts and in the table." +
     (fewer && `${fewer}, to stay small: those with the lowest and highest means, the fewest and ` +
-      "most rows, and evenly spaced ones between them. The search sees these only.") +
+      "most rows, and evenly spaced ones between them. The search sees these only; the " +
+      "result has all.") +
     (fewerQuantities && `${fewerQuantities}.`);
 }
 
