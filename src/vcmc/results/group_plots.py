@@ -81,9 +81,9 @@ def plot_shrinkage(tree: "DataTree", names: Iterable[str] | None = None) -> "Fig
         )
     for axes, summary in zip(panels, summaries, strict=True):
         axes.axhline(summary.total_sd, color=SHARD_COLOUR, linewidth=0.8, zorder=0)
-        alpha = 0.7 if len(sizes) <= MAX_GROUPS else 0.15
+        size, alpha = (6, 0.7) if len(sizes) <= MAX_GROUPS else (4, 0.15)
         position = np.maximum(sizes, NO_ROWS_AT)
-        style: dict[str, Any] = {"markersize": 4, "alpha": alpha, "markeredgewidth": 0}
+        style: dict[str, Any] = {"markersize": size, "alpha": alpha, "markeredgewidth": 0}
         axes.plot(position, summary.sd, ".", color=COMBINED_COLOUR, **style)
         axes.set(title=summary.label, xlabel="rows of the group", ylim=(0, None))
         _logarithmic_axis(axes, sizes)
