@@ -123,7 +123,7 @@ function drawIntervals(svg, selection, className, step, x, y) {
   const drawn = dense ? spaced(selection, y, MIN_GAP) : selection;
   for (let layer = 0; layer < numLayers; layer++) {
     const part = drawn.filter((_, i) => i % numLayers === layer);
-    paths(svg, className, part, interval, style);
+    paths(svg, dense ? `${className} dense` : className, part, interval, style);
   }
   const size = Math.min(6, Math.max(2, step / 2));
   paths(svg, `${className} dots`, selection, dot,
