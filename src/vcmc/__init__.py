@@ -30,7 +30,7 @@ from .models.frontends.numpyro import from_numpyro
 from .models.frontends.pymc import from_pymc
 from .results.draw_files import read_draws
 from .results.draws import LazyDraws
-from .results.group_plots import plot_groups
+from .results.group_plots import plot_groups, plot_shrinkage
 from .results.loading import load
 from .results.plots import (
     plot_comparison,
@@ -98,6 +98,7 @@ __all__ = [
     "plot_forest",
     "plot_groups",
     "plot_objective",
+    "plot_shrinkage",
     "plot_timings",
     "plot_weights",
     "posterior_draws",

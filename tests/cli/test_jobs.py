@@ -425,7 +425,11 @@ def test_a_hierarchical_model_runs_on_labels_in_a_file(tmp_path):
     model = f"{tmp_path}/radon.py:radon"
     groups = ("--groups", "county", "--num-groups", "num_counties")
     words = ("run", model, tmp_path / "houses.parquet", *groups, "--out", tmp_path / "run")
-    assert "The result is good." in run_vcmc(*words)
+    output = run_vcmc(*words)
+    assert "The result is good." in output
+    assert "30 groups (county), of 8 to 8 rows." in output
+    assert "alpha: means from " in output
+    assert "alpha[" not in output
     tree = vcmc.load(tmp_path / "run")
     assert tree["posterior"]["alpha"]["county"].to_numpy()[3] == "county 03"
     data = ("--model", model, "--data", tmp_path / "houses.parquet", *groups)

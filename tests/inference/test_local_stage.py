@@ -166,3 +166,23 @@ def test_a_partition_that_splits_groups_is_refused(model, rows):
 def test_only_known_ways_to_report_locals(model, rows):
     with pytest.raises(ValueError, match='locals must be "draws", "summary" or "none"'):
         vcmc.infer(model, rows, locals="all", progress=False)
+
+
+def test_results_have_the_number_of_rows_of_every_group(tree, rows):
+    sizes = tree["group_sizes"]["num_rows"]
+    assert sizes.dims == ("county",)
+    expected = [np.sum(rows["county"] == county) for county in sizes["county"].to_numpy()]
+    assert sizes.to_numpy().tolist() == expected
+
+
+def test_refined_combined_and_stored_summaries_keep_their_labels(model, rows, tmp_path):
+    options = {"num_shards": 2, "num_draws": 500, "locals": "summary", "progress": False}
+    summary = vcmc.infer(model, rows, store=tmp_path / "run", **options)
+    refined = vcmc.refine(summary, model, rows, progress=False)
+    for result in (summary, vcmc.load(tmp_path / "run"), refined):
+        assert result["local_mean"]["alpha"].dims == ("county",)
+        assert result["local_mean"]["county"].to_numpy().tolist() == COUNTIES.tolist()
+        assert result["group_sizes"]["num_rows"].dims == ("county",)
+    combined = vcmc.combine(summary, model=model, rows=rows, progress=False)
+    assert combined.attrs["groups"] == "county"
+    assert combined["posterior"]["alpha"].dims == ("chain", "draw", "county")

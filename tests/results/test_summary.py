@@ -35,6 +35,17 @@ def test_numbers_have_labels_and_draws(tree):
     assert found[3].shards is None  # a derived quantity, which shards have no draws of
 
 
+def test_local_parameters_are_left_out_unless_they_are_named():
+    groups = {
+        "posterior": {"mu": np.zeros((1, 9)), "alpha": np.zeros((1, 9, 4))},
+        "dims": {"alpha": np.array(["county"])},
+        "coords": {"county": np.arange(4)},
+    }
+    tree = make_tree(groups, {"groups": "county"})
+    assert [each.label for each in quantities(tree)] == ["mu"]
+    assert [each.label for each in quantities(tree, ["alpha[2]"])] == ["alpha[2]"]
+
+
 def test_some_are_chosen_by_parameter_or_label(tree):
     assert [each.label for each in quantities(tree, ["odds", "beta[1]"])] == ["beta[1]", "odds"]
     assert [each.label for each in quantities(tree, "beta")] == ["beta[0]", "beta[1]", "beta[2]"]

@@ -41,6 +41,13 @@ def test_groups_are_replaced_and_dropped_without_changing_the_tree():
     assert tree.attrs["verdict"] == "poor"
 
 
+def test_added_groups_have_their_own_labels():
+    labels = {"dims": {"alpha": np.array(["county"])}, "coords": {"county": np.array(["a", "b"])}}
+    new = add_groups(build_tree(GROUPS, {}), {"local_mean": {"alpha": np.ones(2)}, **labels}, {})
+    assert new["local_mean"]["alpha"].dims == ("county",)
+    assert new["local_mean"]["county"].to_numpy().tolist() == ["a", "b"]
+
+
 def test_posterior_draws_concatenate_chains():
     draws = vcmc.posterior_draws(build_tree(GROUPS, {}))
     np.testing.assert_array_equal(draws["beta"], np.arange(12.0).reshape(6, 2))

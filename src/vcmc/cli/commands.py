@@ -122,6 +122,7 @@ def run(
     result is. The exit code is 3 if it is not good.
     """
     from ..inference.assessment import stored_diagnosis
+    from ..results.group_summaries import describe_groups
     from . import jobs
     from .inputs import GroupNames
 
@@ -145,6 +146,7 @@ def run(
         conclude(
             stored_diagnosis(tree),
             f"The result is in {out}: vcmc.load({str(out)!r}). The report is in {page}.",
+            describe_groups(tree),
         )
 
 
@@ -289,6 +291,7 @@ def refine(
     refined result is not good.
     """
     from ..inference.assessment import stored_diagnosis
+    from ..results.group_summaries import describe_groups
     from . import jobs
     from .inputs import GroupNames
 
@@ -301,7 +304,7 @@ def refine(
         tree = jobs.refine_result(
             result, model, data, out, options.parse_columns(columns), seed, names
         )
-        conclude(stored_diagnosis(tree), f"The result is in {out}.")
+        conclude(stored_diagnosis(tree), f"The result is in {out}.", describe_groups(tree))
 
 
 @main.command(

@@ -61,9 +61,17 @@ def print_text(text: str) -> None:
     new_console().print(text, highlight=False, markup=False)
 
 
-def conclude(diagnosis: "Diagnosis", message: str = "") -> None:
-    """Print a diagnosis and a message; exit with `EXIT_NOT_GOOD` unless the result is good."""
+def conclude(diagnosis: "Diagnosis", message: str = "", groups: str = "") -> None:
+    """Print a diagnosis and a message; exit with `EXIT_NOT_GOOD` unless the result is good.
+
+    Args:
+        diagnosis: the diagnosis.
+        message: where the result is.
+        groups: lines on the groups of the model, if it has any.
+    """
     print_text(str(diagnosis))
+    if groups:
+        print_text(groups)
     if message:
         print_line(message)
     if diagnosis.verdict not in ("good", "unknown"):

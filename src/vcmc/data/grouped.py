@@ -121,6 +121,7 @@ class GroupedPartition(AbstractPartition):
             self.members.append(codes)
             sizes.append(counts)
         _check_whole(self.members, column)
+        self.sizes = sizes  # numbers of rows, in the order of members
         self.layout = TileLayout.for_sizes(sizes)
         if labels is None:
             labels = np.sort(np.concatenate(self.members))

@@ -260,6 +260,7 @@ def combine(
     groups = combined.groups | labels.groups
     if target is not None and target.model.local is not None:
         groups, assessment = with_locals(target, combined.points, None, seed, groups, assessment)
+        settings["groups"] = target.model.local.groups
         clock.lap("locals")
     settings |= combined.settings | clock.seconds
     return result_tree(groups, settings, assessment)

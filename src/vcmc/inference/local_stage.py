@@ -18,6 +18,7 @@ from ..data.grouped import GroupedPartition
 from ..data.labels import COORDS_GROUP, DIMS_GROUP
 from ..groups.local_draws import STATISTICS, draw_locals, summarize_locals
 from ..groups.local_model import LocalModel
+from ..results.tree import NUM_ROWS, SIZES_GROUP
 from ..target import Target
 from .assessment import Assessment
 
@@ -84,8 +85,9 @@ def local_results(
     dims = _dims(arrays, local.groups)
     acceptance = np.concatenate([share for _, share in parts])
     groups: dict[str, dict[str, np.ndarray]] = {
-        DIMS_GROUP: dims,
+        DIMS_GROUP: {**dims, NUM_ROWS: np.array([local.groups])},
         COORDS_GROUP: {local.groups: partition.labels},
+        SIZES_GROUP: {NUM_ROWS: _group_sizes(partition)},
     }
     if mode == "draws":
         groups["posterior"] = {
@@ -172,6 +174,14 @@ def _assembled(
             array[:, numbers] = part[name]
         arrays[name] = array
     return arrays
+
+
+def _group_sizes(partition: GroupedPartition) -> np.ndarray:
+    """Return the number of rows of every group, in the order of their labels."""
+    sizes = np.zeros(len(partition.labels), np.int64)
+    for numbers, counts in zip(partition.members, partition.sizes, strict=True):
+        sizes[numbers] = counts
+    return sizes
 
 
 def _dims(arrays: Mapping[str, np.ndarray], column: str) -> dict[str, np.ndarray]:

@@ -151,7 +151,7 @@ def plot_objective(tree: "DataTree") -> "Figure":
     axes.plot(steps, objective - objective[-1], ".-", color=COMBINED_COLOUR)
     axes.set(xlabel="iteration", ylabel="objective − last value", title="variational objective")
     axes.locator_params(axis="x", integer=True)
-    _hide_frame(axes)
+    hide_frame(axes)
     return figure
 
 
@@ -200,7 +200,7 @@ def plot_errors(tree: "DataTree", names: Iterable[str] | None = None) -> "Figure
         )
         axes.set(title=title, ylim=(len(selected) - 0.5, -0.5))
         axes.set_yticks(heights, [elements[number].label for number in selected])
-        _hide_frame(axes)
+        hide_frame(axes)
     return figure
 
 
@@ -226,7 +226,7 @@ def plot_timings(tree: "DataTree") -> "Figure":
         )
     axes.set(xlabel="seconds", ylabel="shard", ylim=(num_shards - 0.5, -0.5))
     axes.locator_params(axis="y", integer=True)
-    _hide_frame(axes)
+    hide_frame(axes)
     return figure
 
 
@@ -257,7 +257,7 @@ def _panels(
     for axes in panels[len(elements) :]:
         axes.set_visible(False)
     for axes in panels:
-        _hide_frame(axes)
+        hide_frame(axes)
     if len(elements) < len(available):
         figure.suptitle(
             f"{len(elements)} of {len(available)} elements; choose others with names=[…]",
@@ -266,7 +266,8 @@ def _panels(
     return elements, figure, panels[: len(elements)]
 
 
-def _hide_frame(axes: "Axes") -> None:
+def hide_frame(axes: "Axes") -> None:
+    """Hide the upper and the right line around a panel."""
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -48,7 +48,8 @@ def quantities(tree: "DataTree", names: Iterable[str] | None = None) -> Iterator
 
     Args:
         tree: the result.
-        names: parameters, or labels of single elements; by default all.
+        names: parameters, or labels of single elements; by default all that are not local: groups
+            have charts of their own.
     """
     groups = [group for group in ("posterior", "subposterior") if group in tree.children]
     if not groups:
@@ -61,6 +62,9 @@ def quantities(tree: "DataTree", names: Iterable[str] | None = None) -> Iterator
         for group in groups
         for name in tree[group].data_vars
     }
+    if names is None:
+        shapes = {name: shapes[name] for name in shapes if name not in set(local_names(tree))}
+        names = list(shapes)
     selected = _selected_labels(shapes, names)
     for name, shape in shapes.items():
         indices = [index for index in np.ndindex(shape) if element_label(name, index) in selected]
@@ -78,19 +82,27 @@ def quantities(tree: "DataTree", names: Iterable[str] | None = None) -> Iterator
             )
 
 
+def local_names(tree: "DataTree") -> list[str]:
+    """Return the local parameters of a result, which have one value per group."""
+    if "groups" not in tree.attrs:
+        return []
+    if "local_mean" in tree.children:
+        return [str(name) for name in tree["local_mean"].data_vars]
+    arrays = tree["posterior"].data_vars if "posterior" in tree.children else {}
+    return [str(name) for name, array in arrays.items() if tree.attrs["groups"] in array.dims]
+
+
 def element_label(name: str, index: tuple[int, ...]) -> str:
     """Return the label of an element of a parameter, e.g. `beta[3]`."""
     return name + (f"[{','.join(map(str, index))}]" if index else "")
 
 
-def _selected_labels(shapes: dict[str, tuple[int, ...]], names: Iterable[str] | None) -> set[str]:
+def _selected_labels(shapes: dict[str, tuple[int, ...]], names: Iterable[str]) -> set[str]:
     labels = {
         name: [element_label(name, index) for index in np.ndindex(shape)]
         for name, shape in shapes.items()
     }
     elements = {label for group in labels.values() for label in group}
-    if names is None:
-        return elements
     names = [names] if isinstance(names, str) else list(names)
     if unknown := [name for name in names if name not in labels and name not in elements]:
         raise ValueError(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 RECORDED_PACKAGES = ("vcmc", "jax", "numpyro", "blackjax", "numpy", "xarray", "arviz-base")
 
 RENAMED = "renamed"  # the attribute with the model's names, by names in the tree, where they differ
+SIZES_GROUP, NUM_ROWS = "group_sizes", "num_rows"  # the array of the groups' numbers of rows
 DEFAULT_DIMS = ["shard", "chain", "draw"]
 # Leading dimensions of the groups whose arrays do not have the default ones.
 GROUP_DIMS: dict[str, list[str]] = {
@@ -39,6 +40,7 @@ GROUP_DIMS: dict[str, list[str]] = {
     "local_q05": [],
     "local_q50": [],
     "local_q95": [],
+    SIZES_GROUP: [],
 }
 
 
@@ -108,7 +110,9 @@ def add_groups(
     children = {
         name: child.to_dataset() for name, child in tree.children.items() if name not in drop
     }
-    new_tree = DataTree.from_dict(children | _datasets(groups, tree_labels(tree)))
+    old, new = tree_labels(tree), Labels.from_groups(groups)
+    labels = Labels(old.dims | new.dims, old.coords | new.coords)
+    new_tree = DataTree.from_dict(children | _datasets(groups, labels))
     kept = {name: value for name, value in tree.attrs.items() if name not in drop}
     new_tree.attrs = {**kept, **settings}
     return new_tree

@@ -394,3 +394,97 @@ def test_pages_of_all_kinds_are_drawn_without_errors(browser, tmp_path):
         assert browser.get_log("browser") == [], name
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 390, name
         assert by_id(browser, "about").text, name
+
+
+def grouped(num_groups, mode="draws", dim=1, num_draws=20):
+    """A result with groups, whose means and numbers of rows grow with their numbers."""
+    generator = np.random.default_rng(0)
+    means = np.linspace(-1, 1, num_groups)[:, None] * np.ones(dim)
+    noise = generator.normal(size=(num_draws, num_groups, dim))
+    draws = means + 0.1 * (noise - noise.mean(axis=0))
+    groups = {
+        "posterior": {"mu": generator.normal(size=(1, num_draws))},
+        "dims": {"alpha": np.array(["county", ""]), "num_rows": np.array(["county"])},
+        "coords": {"county": np.array([f"county {each:06d}" for each in range(num_groups)])},
+    }
+    if mode == "draws":
+        groups["posterior"]["alpha"] = draws[None]
+    if mode == "summary":
+        levels = np.quantile(draws, [0.05, 0.5, 0.95], axis=0)
+        statistics = [draws.mean(axis=0), draws.std(axis=0), *levels]
+        for name, values in zip(("mean", "sd", "q05", "q50", "q95"), statistics, strict=True):
+            groups[f"local_{name}"] = {"alpha": values}
+    if mode != "none":
+        groups["group_sizes"] = {"num_rows": np.arange(num_groups)}
+    return make_tree(groups, {"groups": "county"})
+
+
+@pytest.mark.parametrize("mode", ["draws", "summary", "none"])
+def test_groups_are_not_among_the_parameters(mode, tmp_path):
+    where = vcmc.report(grouped(30, mode), tmp_path / "a.html")
+    assert [line["label"] for line in data_of(where)["quantities"]] == ["mu"]
+    facts = dict(re.findall(r"<div><dt>(.*?)</dt><dd>(.*?)</dd></div>", where.read_text()))
+    assert facts["global parameters"] == "1"
+    assert facts.get("groups") == (None if mode == "none" else "30")
+
+
+def test_a_hundred_thousand_groups_make_a_page_below_two_megabytes(tmp_path):
+    where = vcmc.report(grouped(100_000, "summary", 3, num_draws=5), tmp_path / "large.html")
+    assert where.stat().st_size < 2e6
+    groups = data_of(where)["groups"]
+    assert groups["numGroups"] == 100_000
+    assert len(groups["labels"]) > 5000
+
+
+def texts(browser, selector):
+    script = f"return [...document.querySelectorAll({selector!r})].map((e) => e.textContent)"
+    return browser.execute_script(script)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_groups", "width"), [(12, 1280), (85, 390), (2000, 390)])
+def test_groups_are_found_by_part_of_a_label(num_groups, width, browser, tmp_path):
+    visit(browser, vcmc.report(grouped(num_groups), tmp_path / "a.html"), width)
+    assert by_id(browser, "parameters-title").text == "Global parameters"
+    last = f"county {num_groups - 1:06d}"
+    assert texts(browser, "#group-table tbody th")[:2] == [last, f"county {num_groups - 2:06d}"]
+    labels = texts(browser, "#caterpillar text")
+    assert (last in labels) == (num_groups <= 100)
+    assert texts(browser, "#caterpillar .faded") == []
+    by_id(browser, "find-group").send_keys("COUNTY 00000")
+    assert by_id(browser, "group-count").text.startswith("10 of ")
+    assert len(texts(browser, "#group-table tbody th")) == 10
+    assert len(texts(browser, "#caterpillar path.faded")) > 0
+    by_id(browser, "find-group").send_keys("3")
+    assert texts(browser, "#group-table tbody th") == ["county 000003"]
+    assert "county 000003" in texts(browser, "#caterpillar text")
+    assert by_id(browser, "group-found").text.startswith("county 000003: −")
+    dots = "return document.querySelector('#shrinkage .group.dots').getAttribute('d').split('M')"
+    assert len(browser.execute_script(dots)) == 2  # nothing, and one point
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+def test_the_reader_chooses_a_local_parameter(browser, tmp_path):
+    visit(browser, vcmc.report(grouped(50, "summary", dim=2), tmp_path / "a.html"))
+    before = texts(browser, "#group-table td")
+    by_id(browser, "local").send_keys("alpha[1]")
+    assert "alpha[1]" in texts(browser, "#caterpillar figcaption")[0]
+    assert texts(browser, "#group-table td") != before
+    browser.execute_script("document.querySelector('#group-table thead button').click()")
+    assert texts(browser, "#group-table tbody th")[0] == "county 000000"
+
+
+@pytest.mark.slow
+def test_the_section_on_groups_says_what_is_missing(browser, path, tmp_path):
+    visit(browser, path)
+    assert not by_id(browser, "groups").is_displayed()
+    assert not by_id(browser, "groups-link").is_displayed()
+    visit(browser, vcmc.report(grouped(9, "none"), tmp_path / "a.html"))
+    assert 'locals="none"' in by_id(browser, "groups-note").text
+    assert not by_id(browser, "groups-shown").is_displayed()
+    many = vcmc.report(grouped(40_000, "summary", num_draws=5), tmp_path / "b.html")
+    visit(browser, many, 390)
+    assert "of 40\N{NARROW NO-BREAK SPACE}000 groups" in by_id(browser, "groups-note").text
+    assert browser.get_log("browser") == []

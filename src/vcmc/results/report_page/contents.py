@@ -24,6 +24,7 @@ from ..summary import (
     quantities,
     shard_distances,
 )
+from .group_contents import group_contents
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -74,6 +75,7 @@ def contents(tree: "DataTree") -> dict[str, Any]:
         "shards": _with_distances(shards, distances),
         **_shard_bounds(tree),
         "outlierThreshold": None if threshold is None else _number(threshold),
+        "groups": group_contents(tree),
         "exchangeable": _is_exchangeable(tree),
         "objective": _objective(tree),
         "stages": [

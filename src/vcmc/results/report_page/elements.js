@@ -53,7 +53,8 @@ function formatError(value, standardError, scale, digits) {
 }
 
 // Fill a table whose columns can be sorted; return a function that shows other lines.
-function table(container, columns, lines, attributes = () => ({})) {
+// Of many lines, only the first ones in the current order are shown.
+function table(container, columns, lines, attributes = () => ({}), maxLines = Infinity) {
   let sortColumn = null;
   let descending = false;
   let current = lines;
@@ -84,7 +85,7 @@ function table(container, columns, lines, attributes = () => ({})) {
     }
     const cells = (line) => columns.map((column) => cell(column, line));
     body.replaceChildren(
-      ...sorted.map((line) => element("tr", attributes(line), ...cells(line))),
+      ...sorted.slice(0, maxLines).map((line) => element("tr", attributes(line), ...cells(line))),
     );
   }
 

@@ -105,6 +105,7 @@ function drawSelected() {
 
 function draw() {
   drawSelected();
+  drawGroups();
   drawDistances((label) => select(detailed.find((q) => q.label === label), true));
   drawObjective();
   drawStages();

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..group_summaries import group_sizes
+from ..summary import local_names
 from .contents import contents
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-SCRIPTS = ("elements.js", "charts.js", "page.js")  # in this order
+SCRIPTS = ("elements.js", "charts.js", "groups.js", "page.js")  # in this order
 HIDDEN_ATTRIBUTES = (  # prefixes of attributes that are shown elsewhere, or are internal
     "verdict",
     "warnings",
@@ -40,9 +42,9 @@ def report(
 ) -> Path:
     """Write a page about a result: one HTML file below 2 MB, which needs no network.
 
-    The page has the verdict, a table of all parameters with their estimated errors, the shards
-    against the combined posterior, the shards that disagree, the objective, diagnostics and timings
-    of the shards, and the settings.
+    The page has the verdict, a table of all parameters with their estimated errors, charts and a
+    table of the groups if the model has any, the shards against the combined posterior, the shards
+    that disagree, the objective, diagnostics and timings of the shards, and the settings.
 
     Args:
         tree: a result of `infer`, `combine`, `refine` or `load`.
@@ -149,14 +151,19 @@ def _facts(tree: "DataTree") -> str:
     facts: dict[str, str] = {}
     if "shard_sizes" in attributes:
         num_rows = int(np.sum(attributes["shard_sizes"]))
-        facts["rows"] = f"{num_rows:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+        facts["rows"] = _spaced(num_rows)
     if "num_shards" in attributes:
         facts["shards"] = str(attributes["num_shards"])
     if "posterior" in tree.children:
         posterior = tree["posterior"]
         facts["combined draws"] = str(posterior.sizes["chain"] * posterior.sizes["draw"])
-        num_elements = sum(values[0, 0].size for values in posterior.data_vars.values())
-        facts["parameters"] = str(num_elements)
+        local = set(local_names(tree))
+        num_elements = sum(
+            values[0, 0].size for name, values in posterior.data_vars.items() if name not in local
+        )
+        facts["global parameters" if "groups" in attributes else "parameters"] = str(num_elements)
+        if (num_groups := _num_groups(tree)) is not None:
+            facts["groups"] = _spaced(num_groups)
     seconds = [
         float(value) for name, value in attributes.items() if str(name).startswith("seconds_")
     ]
@@ -169,6 +176,16 @@ def _facts(tree: "DataTree") -> str:
         f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>"
         for name, value in facts.items()
     )
+
+
+def _num_groups(tree: "DataTree") -> int | None:
+    sizes = group_sizes(tree)
+    return None if sizes is None else len(sizes)
+
+
+def _spaced(count: int) -> str:
+    """Return a number with narrow spaces between thousands."""
+    return f"{count:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def _duration(seconds: float) -> str:
