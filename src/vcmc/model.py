@@ -267,8 +267,8 @@ def _blocked_log_likelihood_jvp(
     return value, jnp.vdot(score, tangents[0])  # rows are constants
 
 
-# With few global coordinates, tangents along all of them take a third of the time of a reverse pass,
-# which keeps intermediate values of all rows and nodes.
+# With few global coordinates, tangents along all of them take a third of the time of a reverse
+# pass, which keeps intermediate values of all rows and nodes.
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _log_marginal(model: Model, point: Point, shard: Shard, modes: Modes) -> tuple[Scalar, Modes]:
     """Return the log marginal likelihood of a shard's rows at a point, and the modes there."""

@@ -35,7 +35,7 @@ BUFFER_SIZE = 64  # points whose modes are sought by one call
 # Chains need not be centred at the mode: Metropolis steps correct for what is left.
 MAX_DECREMENT = 1e-2
 MAX_STEPS = 20
-# A logistic distribution divided by this is within 0.01 of a standard normal one, with longer tails.
+# A logistic distribution divided by this is within 0.01 of a standard normal, with longer tails.
 LOGISTIC_SCALE = 1.702
 # Of predicted normal approximations: on average over groups, and in all but a twentieth of them.
 MIN_ACCEPTANCE, MIN_GROUP_ACCEPTANCE = 0.85, 0.7
@@ -62,7 +62,7 @@ def draw_locals(
     shard: Shard,
     points: Float[np.ndarray, "draw dim"],
     key: Array,
-    advance: Callable[[int], None] = lambda count: None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> LocalDraws:
     """Draw the local parameters of a shard's groups, one value for each draw of a point.
 
@@ -93,7 +93,7 @@ def _draw_chains(
     key: Array,
     points: Float[np.ndarray, "draw dim"],
     is_predicted: bool,
-    advance: Callable[[int], None] = lambda count: None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> LocalDraws:
     """Run the chains along all draws."""
     num_groups = groups_of(shard).num_groups
@@ -127,8 +127,8 @@ class Proposals(NamedTuple):
 def _propose(key: Array, number: int, shape: tuple[int, ...]) -> Proposals:
     r"""Return logistic proposals for all chains: along each coordinate, one in every stratum.
 
-    Strata are permuted at random by $m \mapsto a m + b$ modulo their number, a power of two, with an
-    odd factor. Random numbers are NumPy's, which takes a tenth of the time of JAX's on a CPU.
+    Strata are permuted at random by $m \mapsto a m + b$ modulo their number, a power of two, with
+    an odd factor. Random numbers are NumPy's, which takes a tenth of the time of JAX's on a CPU.
     """
     seeds = [*np.asarray(jax.random.key_data(key)).ravel().tolist(), number]
     generator = np.random.Generator(np.random.SFC64(seeds))
@@ -188,29 +188,29 @@ def _predict(
     sds = np.where(sds > 0, sds, 1e-3)
     steps = np.diag(sds)
     around = np.concatenate([mean[None], mean + steps, mean - steps])
-    normals = _find_normals(space, local, shard, around)
-    centres, logs = normals.centres, _log_diagonal(normals.roots)
+    centres, roots = _find_normals(space, local, shard, around)
     dim = len(mean)
 
     def slopes(values: np.ndarray) -> np.ndarray:
         changes = values[1 : dim + 1] - values[dim + 1 :]
         return changes / (2 * sds).reshape(-1, *[1] * (values.ndim - 1))
 
-    parts = (mean, centres[0], normals.roots[0], slopes(centres), slopes(logs))
+    parts = (mean, centres[0], roots[0], slopes(centres), slopes(_log_diagonal(roots)))
     return Prediction(*(jnp.asarray(np.nan_to_num(part)) for part in parts))
 
 
 def _find_normals(
     space: Product, local: LocalModel, shard: Shard, points: Float[np.ndarray, "point dim"]
-) -> LocalNormals:
-    """Return the normal approximations at several points, along a first axis."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centres and roots of normal approximations at several points, stacked."""
     parts = []
     for first in range(0, len(points), BUFFER_SIZE):
         part = points[first : first + BUFFER_SIZE]
         buffer = np.concatenate([part, np.repeat(part[-1:], BUFFER_SIZE - len(part), axis=0)])
         found = _normals_in_turn(space, local, shard, buffer, np.asarray(len(part)))
         parts.append([np.asarray(array)[: len(part)] for array in found])
-    return LocalNormals(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    centres, roots = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return centres, roots
 
 
 @compiled_per_model

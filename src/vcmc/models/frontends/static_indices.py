@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
@@ -19,7 +20,6 @@ MAX_FOLDED_SIZE = 64  # of a constant: indices are small, and data that a model 
 def with_static_indices(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the same function of arrays, traced with slices in place of gathers at known indices.
 
-    >>> import jax.numpy as jnp
     >>> sliced = with_static_indices(lambda x: x[jnp.zeros(1, int)])
     >>> "gather" in str(jax.make_jaxpr(sliced)(jnp.zeros(3)))
     False
@@ -78,7 +78,7 @@ def _folded(value: Any) -> Any:
     """Return a small constant as a NumPy array, anything else as it is."""
     if isinstance(value, jax.core.Tracer) or np.size(value) > MAX_FOLDED_SIZE:
         return value
-    is_key = jax.dtypes.issubdtype(getattr(value, "dtype", float), jax.dtypes.prng_key)
+    is_key = jnp.issubdtype(getattr(value, "dtype", float), jax.dtypes.prng_key)
     return value if is_key else np.asarray(value)
 
 
