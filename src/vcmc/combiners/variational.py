@@ -12,6 +12,7 @@ The errata of the paper, and their corrections, are in `docs/errata.md`.
 from typing import ClassVar, NamedTuple, cast
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -28,6 +29,7 @@ from ..space import Product
 from ..target import Minibatch, Target
 from ..variational.adaptive import Adaptive
 from ..variational.entropies import AbstractEntropy, GaussianSum, Relaxed
+from ..variational.marginal_shapes import lacks_shape, shape_draws
 from ..variational.newton import Newton
 from ..variational.objective import Objective
 from ..variational.optimizer import (
@@ -117,7 +119,7 @@ class Variational(AbstractCombiner):
         notes += _noise_note(results[-1], shards.space.dim)
         objective, weights = final
         return Combined(
-            objective.aggregate(weights),
+            self._shaped(objective.aggregate(weights), shards, results[-1]),
             with_weights(objective.aggregator, weights).shard_weights(),
             {
                 "objective": np.concatenate([result.values for result in results]),
@@ -127,6 +129,17 @@ class Variational(AbstractCombiner):
             weights,
             shards.pairs,
         )
+
+    def _shaped(
+        self, draws: Float[Array, "draw dim"], shards: Subposteriors, result: OptimizationResult
+    ) -> Float[Array, "draw dim"]:
+        """Return the combined draws with the target's marginal shapes, if they lack them."""
+        if result.evaluated is None or result.failed or shards.space.labelled():
+            return draws
+        values = np.asarray(draws)
+        if not lacks_shape(values, *result.evaluated):
+            return draws
+        return jnp.asarray(shape_draws(values, cast(Target, shards.target), shards.seed))
 
     def _optimize(
         self, shards: Subposteriors

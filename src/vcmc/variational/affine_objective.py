@@ -138,6 +138,12 @@ class AffineObjective:
         values, scores = self._target(jnp.asarray(self._whitening.unwhiten(points)))
         return np.asarray(values), self._whitening.whiten_scores(np.asarray(scores))
 
+    def evaluated(self, evaluation: Evaluation) -> tuple[Draws, Draws]:
+        """Return the points of an evaluation and the scores there, in the target's coordinates."""
+        points = self._whitening.unwhiten(evaluation.shift + evaluation.offsets)
+        transposed_root = self._whitening.unwhiten_directions(np.eye(self.dim))
+        return points, np.linalg.solve(transposed_root, evaluation.scores.T).T
+
     def hessian_products(self, shift: Vector, directions: Directions) -> Directions:
         """Return products of minus the Hessian at a shift with directions."""
         products = self._target.hessian_products(

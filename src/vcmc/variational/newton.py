@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .affine_objective import BATCH_GROWTH, AffineObjective, LineSearch
-from .curvature import NewtonStep
+from .curvature import Evaluation, NewtonStep
+from .marginal_shapes import MAX_SHAPED_DIM
 from .objective import Objective
 from .optimizer import AbstractOptimizer, OptimizationResult, Weights, check_counts
 
@@ -124,6 +125,7 @@ class _Ascent:
         self._newton_step: NewtonStep | None = None
         self._pace = 1.0
         self._is_finished = False
+        self._last: Evaluation | None = None
 
         batch = self._batch(num_samples)
         self._is_final_batch = len(batch) == objective.num_draws
@@ -215,6 +217,7 @@ class _Ascent:
     def _finish(self, is_small: bool) -> None:
         """End with a last step, too short to need an evaluation, or with a warning."""
         self._is_finished = True
+        self._last = self._current
         if is_small and self._newton_step is not None:
             shift, scale = self._newton_step.shift, self._newton_step.scale
             self._current = self._current._replace(shift=shift, scale=scale)
@@ -243,7 +246,10 @@ class _Ascent:
         if warning != SOME_NOT_FINITE and self._is_within_noise():
             warning = ""
         weights = self._objective.weights(current.shift, current.scale)
-        return OptimizationResult(weights, values, errors, warning)
+        evaluated = None
+        if self._last is not None and self._objective.dim <= MAX_SHAPED_DIM:
+            evaluated = self._objective.evaluated(self._last)
+        return OptimizationResult(weights, values, errors, warning, evaluated=evaluated)
 
     def _is_within_noise(self) -> bool:
         """Return whether the last predicted gain is too small for the draws to resolve."""

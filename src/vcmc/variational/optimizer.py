@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..aggregators.weights import AbstractWeights
+from ..linalg.stein import Draws
 from .objective import LocalObjective, Objective
 
 WINDOW = 4  # iterations
@@ -43,6 +44,7 @@ class OptimizationResult(NamedTuple):
         errors: its Monte Carlo errors.
         warning: a warning for the user; empty if there is none.
         failed: whether the target or the objective was not finite, or nothing was gained.
+        evaluated: points near the combined draws and the target's scores there, if they are known.
     """
 
     weights: Weights
@@ -50,6 +52,7 @@ class OptimizationResult(NamedTuple):
     errors: Float[np.ndarray, " iteration"]
     warning: str = ""
     failed: bool = False
+    evaluated: tuple[Draws, Draws] | None = None
 
 
 class AbstractOptimizer(eqx.Module):
