@@ -7,13 +7,14 @@ checkpoints, logs and unfinished files.
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from .columns import Batch
+from .columns import Batch, check_group_column
 from .fingerprint import (
     Fingerprint,
     changed_arrays,
@@ -26,6 +27,9 @@ BATCH_BYTES = 2**24  # of rows read at once
 PARQUET = (".parquet", ".pq")  # suffixes of Parquet files
 ZARR = ("zarr.json", ".zgroup", ".zarray")  # files by which a Zarr store is known
 HIDDEN = (".", "_")  # first characters of names that are not rows
+
+Encoders = Mapping[str, Callable[[np.ndarray], np.ndarray]]
+"""For some columns, a function of their different values, whose results take their place."""
 
 
 def is_large(rows: Any) -> bool:
@@ -52,15 +56,54 @@ def with_arrays(rows: Any) -> Any:
     }
 
 
-def batches(rows: Any) -> Iterator[Batch]:
+def batches(rows: Any, encoders: Encoders = MappingProxyType({})) -> Iterator[Batch]:
     """Yield rows that need not be in memory, in batches of about 16 MB."""
+    source = _source(rows)
+    if isinstance(source, list):
+        return _parquet(source, encoders)
+    return _slices(source, "" if isinstance(rows, Mapping) else f"{rows}: ", encoders)
+
+
+def distinct_batches(rows: Any, column: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield one column of rows, in batches: its different values, and the number of each row's.
+
+    The number of a missing value of a Parquet file is -1.
+    """
+    source = _source(rows)
+    if isinstance(source, list):
+        _check_pyarrow()
+        for path in source:
+            for batch in _record_batches(path, column):
+                encoded = batch.column(0).dictionary_encode()
+                codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+                yield encoded.dictionary.to_numpy(zero_copy_only=False), codes
+        return
+    check_group_column(column, source)
+    for batch in _slices({column: source[column]}):
+        yield _distinct(batch[column])
+
+
+def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the different values of an array, and the number of each entry's."""
+    if values.dtype.kind != "O":
+        unique, codes = np.unique(values, return_inverse=True, axis=0)
+        return unique, codes.ravel()
+    numbers: dict[Any, int] = {}  # objects cannot always be sorted
+    codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], int)
+    unique = np.empty(len(numbers), object)
+    unique[:] = list(numbers)
+    return unique, codes
+
+
+def _source(rows: Any) -> list[Path] | Mapping[str, Any]:
+    """Return the Parquet files, or the arrays, that rows are read from."""
     if isinstance(rows, Mapping):
-        return _slices(rows)
+        return rows
     path = Path(rows)
     if files := _parquet_files(path):
-        return _parquet(files)
+        return files
     if _is_zarr(path):
-        return _slices(_zarr(path), f"{path}: ")
+        return _zarr(path)
     raise ValueError(
         f"rows must be a Parquet file ({' or '.join(PARQUET)}), a folder of them, or a Zarr store; "
         f"got {path}. Pass other files as arrays, e.g. numpy.load(path, mmap_mode='r'), which does "
@@ -144,7 +187,9 @@ def _parquet_files(path: Path) -> list[Path]:
     return sorted(found)
 
 
-def _slices(arrays: Mapping[str, Any], place: str = "") -> Iterator[Batch]:
+def _slices(
+    arrays: Mapping[str, Any], place: str = "", encoders: Encoders = MappingProxyType({})
+) -> Iterator[Batch]:
     """Yield slices of arrays; `place` says in messages where they are."""
     lengths = {str(name): array.shape[0] if array.shape else 0 for name, array in arrays.items()}
     if not arrays or len(set(lengths.values())) > 1:
@@ -159,10 +204,14 @@ def _slices(arrays: Mapping[str, Any], place: str = "") -> Iterator[Batch]:
     size = max(1, BATCH_BYTES // max(1, row_bytes))
     for first in range(0, num_rows, size):
         count = min(size, num_rows - first)
-        yield {
+        batch = {
             str(name): _slice(f"{place}rows[{name!r}]", array, first, count)
             for name, array in arrays.items()
         }
+        for name, encode in encoders.items():
+            values, codes = _distinct(batch[name])
+            batch[name] = encode(values)[codes]
+        yield batch
 
 
 def _slice(label: str, array: Any, first: int, count: int) -> np.ndarray:
@@ -196,24 +245,30 @@ def _zarr(path: Path) -> Mapping[str, Any]:
         ) from error
 
 
-def _parquet(files: Sequence[Path]) -> Iterator[Batch]:
+def _check_pyarrow() -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise ImportError(
             'reading Parquet files needs pyarrow: pip install "vcmc[parquet]"'
         ) from error
+
+
+def _parquet(files: Sequence[Path], encoders: Encoders) -> Iterator[Batch]:
+    _check_pyarrow()
     num_read = 0
     for path in files:
         for batch in _record_batches(path):
             if batch.num_rows:
                 yield {
-                    name: _column(name, batch.column(name), num_read) for name in batch.schema.names
+                    name: _column(name, batch.column(name), num_read, encoders.get(name))
+                    for name in batch.schema.names
                 }
             num_read += batch.num_rows
 
 
-def _record_batches(path: Path) -> Iterator[Any]:
+def _record_batches(path: Path, column: str | None = None) -> Iterator[Any]:
+    """Yield the rows of a Parquet file, or one of its columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -225,7 +280,10 @@ def _record_batches(path: Path) -> Iterator[Any]:
                 raise ValueError(
                     f"{path} must have columns of different names; got {repeated} more than once."
                 )
-            yield from file.iter_batches(_rows_per_batch(file.metadata))
+            if column is not None:
+                check_group_column(column, names)
+            columns = None if column is None else [column]
+            yield from file.iter_batches(_rows_per_batch(file.metadata), columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(
             f"{path} cannot be read as a Parquet file ({describe(error)}). It may be damaged or "
@@ -240,7 +298,12 @@ def _rows_per_batch(metadata: Any) -> int:
     return max(1, BATCH_BYTES * metadata.num_rows // max(1, num_bytes))
 
 
-def _column(name: str, column: Any, num_read: int) -> np.ndarray:
+def _column(
+    name: str,
+    column: Any,
+    num_read: int,
+    encode: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> np.ndarray:
     """Return a column as an array; `num_read` is the number of rows before it."""
     import pyarrow as pa
 
@@ -251,6 +314,10 @@ def _column(name: str, column: Any, num_read: int) -> np.ndarray:
             f"(first: row {first}). Drop these rows, or fill them and pass a 0/1 column that tells "
             "your model which values are missing."
         )
+    if encode is not None:  # without a Python object for each text
+        encoded = column.dictionary_encode()
+        values = encoded.dictionary.to_numpy(zero_copy_only=False)
+        return encode(values)[encoded.indices.to_numpy(zero_copy_only=False)]
     if pa.types.is_fixed_size_list(column.type):
         return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
     return column.to_numpy(zero_copy_only=False)

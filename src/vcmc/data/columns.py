@@ -1,6 +1,6 @@
 """Arrays that are made of the columns of a file, as `split(..., columns=...)` asks for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,14 @@ def check_columns(columns: Any) -> None:
             raise ValueError(
                 f"columns[{name!r}] must be a column's name or a list of names; got {source!r}."
             )
+
+
+def check_group_column(column: Any, names: Iterable[Any]) -> None:
+    """Refuse a column of groups that the rows do not have."""
+    if column not in names:
+        raise ValueError(
+            f"groups must name a column of the rows, one of {list(names)}; got {column!r}."
+        )
 
 
 def choose_columns(batch: Batch, columns: Columns | None) -> Batch:

@@ -1,12 +1,14 @@
 """Rows that do not fit into memory: split into files, some for each shard.
 
 Of every K consecutive rows, each shard gets one, at random. So the shards are alike however the
-rows are sorted, their sizes differ by at most one, and one pass over the rows is enough.
+rows are sorted, their sizes differ by at most one, and one pass over the rows is enough. Rows that
+are split by groups are assigned as those in memory are, after a pass over their labels.
 
 ```
 shards/
   written-by-vcmc.txt  marks the folder as one of vcmc's
   00003.1.bin          shard 3, column 1: numbers in their own type, one row after the other
+  groups.npz           labels and shards of groups, if the rows were split by groups
   rows.json            sizes of the shards, names and types of the columns, and what was split
 ```
 """
@@ -17,7 +19,8 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +28,7 @@ import numpy as np
 from .batches import batches, changed_rows, check_outside, fingerprint_rows
 from .columns import Batch, Columns, choose_columns
 from .folders import claim, open_like_folder
+from .group_labels import SplitGroups, assign_groups, index_groups, label_source
 from .rows import as_rows, native
 from .shard import AbstractPartition, Shard, check_num_shards, padded_length
 
@@ -32,7 +36,9 @@ VERSION = 2  # of the format
 BUFFER_BYTES = 2**26  # of rows held before they are written: opening files takes time
 MANIFEST = "rows.json"  # written last: a folder without it is incomplete
 MAX_NAMED = 3  # files or arrays in a message
-OWN_FILES = re.compile(r"\d{5,}\.\d+\.bin|rows\.json\.new")  # names of all files but the marker
+OWN_FILES = re.compile(
+    r"\d{5,}\.\d+\.bin|groups\.npz|rows\.json\.new"
+)  # names of all files but the marker
 
 
 class FilePartition(AbstractPartition):
@@ -53,6 +59,7 @@ class FilePartition(AbstractPartition):
             }
             self.source: dict[str, Any] = manifest["source"]
             self._checksums: list[list[int]] = manifest["checksums"]
+            self._groups_checksum: int | None = manifest.get("groups_checksum")
         except (OSError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{self.folder} must be a folder from vcmc.split with a readable {MANIFEST}; "
@@ -79,6 +86,12 @@ class FilePartition(AbstractPartition):
             rows[name] = jnp.asarray(native(array))
         self._verified.add(shard)
         return Shard(rows, jnp.asarray(np.arange(length) < size, float))
+
+    def read_groups(self) -> SplitGroups | None:
+        """Return the groups by which the rows were split, if they were."""
+        if self._groups_checksum is None:
+            return None
+        return SplitGroups.read(self.folder, self.source["groups"], self._groups_checksum)
 
     def __repr__(self) -> str:
         return (
@@ -113,12 +126,23 @@ def _checksum(array: np.ndarray, before: int = 0) -> int:
     return zlib.crc32(array.reshape(-1).view(np.uint8).data, before)
 
 
+class SplitSettings(NamedTuple):
+    """How rows are split into files, as the arguments of `split` say."""
+
+    num_shards: int
+    seed: int
+    columns: Columns | None
+    groups: str | None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the settings as they are read from a file."""
+        return json.loads(json.dumps(self._asdict(), default=int))
+
+
 def split_to_files(
     rows: Any,
-    num_shards: int,
+    settings: SplitSettings,
     folder: Path,
-    seed: int,
-    columns: Columns | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> FilePartition:
     """Split rows that are read in batches into the files of a folder.
@@ -126,40 +150,50 @@ def split_to_files(
     `advance` is called with the number of rows of every batch. A folder that already holds the
     same split of the same rows is reused.
     """
-    check_num_shards(num_shards)
-    settings = {"num_shards": int(num_shards), "seed": int(seed), "columns": columns}
-    settings = json.loads(json.dumps(settings))  # as they will be read
+    check_num_shards(settings.num_shards)
     if (folder / MANIFEST).exists():
-        return _existing_split(folder, settings, rows)
+        return _existing_split(folder, settings.plain(), rows)
     check_outside(folder, rows)
     with claim(folder):
         if (folder / MANIFEST).exists():  # another process has just finished
-            return _existing_split(folder, settings, rows)
-        source = settings | {"rows": fingerprint_rows(rows)}
-        return write_split(rows, source, folder, advance)
+            return _existing_split(folder, settings.plain(), rows)
+        source = {"rows": fingerprint_rows(rows)}
+        return write_split(rows, settings, folder, advance, source)
 
 
 def write_split(
-    rows: Any, source: Mapping[str, Any], folder: Path, advance: Callable[[int], None]
+    rows: Any,
+    settings: SplitSettings,
+    folder: Path,
+    advance: Callable[[int], None],
+    source: Mapping[str, Any] = MappingProxyType({}),
 ) -> FilePartition:
     """Split rows into the files of a folder that belongs to this process.
 
     Args:
         rows: rows that are read in batches.
-        source: `num_shards`, `seed` and `columns`, and what else the folder is to record.
+        settings: how to split them.
         folder: the folder.
         advance: called with the number of rows of every batch.
+        source: what the folder is to record beside the settings.
     """
     for file in folder.iterdir():  # of a split that was interrupted
         if OWN_FILES.fullmatch(file.name):
             file.unlink()
-    num_shards = source["num_shards"]
-    assignment = _ShardAssignment(num_shards, source["seed"])
+    num_shards, seed, columns, column = settings
+    assignment = _ShardAssignment(num_shards, seed)
     writer = _ShardWriter(folder, num_shards)
-    for batch in batches(rows):
-        arrays = as_rows(choose_columns(batch, source["columns"]), writer.num_rows)
+    groups, encoders = None, {}
+    if column is not None:
+        index = index_groups(rows, column, columns)
+        groups = SplitGroups(column, index, assign_groups(index.counts, num_shards, seed))
+        encoders = {label_source(column, columns): index.numbers}
+    for batch in batches(rows, encoders):
+        arrays = as_rows(choose_columns(batch, columns), writer.num_rows)
         count = len(next(iter(arrays.values())))
-        writer.write(arrays, assignment.next(count))
+        writer.write(
+            arrays, groups.shards[arrays[groups.column]] if groups else assignment.next(count)
+        )
         advance(count)
     writer.flush()
     if writer.num_rows == 0:
@@ -174,8 +208,10 @@ def write_split(
         "sizes": writer.sizes.tolist(),
         "columns": writer.columns,
         "checksums": writer.checksums,
-        "source": source,
+        "source": {**settings.plain(), **source},
     }
+    if groups:
+        manifest["groups_checksum"] = groups.write(folder)
     new = folder / (MANIFEST + ".new")
     with open_like_folder(new, "w") as file:
         file.write(json.dumps(manifest))
