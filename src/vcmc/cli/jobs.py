@@ -18,6 +18,7 @@ from ..data.size import FileRows
 from ..diagnostics.verdict import Diagnosis
 from ..inference.combination import combine
 from ..inference.diagnosis import diagnose
+from ..inference.local_tasks import LocalsMode
 from ..inference.pipeline import infer
 from ..inference.refinement import refine
 from ..model import Model
@@ -56,6 +57,7 @@ def run_model(
     executor: str,
     columns: Columns | None,
     names: GroupNames = NO_GROUPS,
+    locals_mode: LocalsMode | None = None,
     refined: bool,
     command: str,
 ) -> "DataTree":
@@ -73,6 +75,7 @@ def run_model(
         executor: the executor, as `parse_executor` takes it.
         columns: columns of the data by name of the model's array.
         names: what the groups are, if there are any.
+        locals_mode: how local parameters are reported, as in `infer`.
         refined: whether to refine the combined draws.
         command: the command as typed, which the run directory stores.
     """
@@ -91,6 +94,7 @@ def run_model(
                 executor=pool,
                 store=out,
                 refine=refined,
+                locals=locals_mode,
                 progress="lines",
             )
             write(out.absolute() / COMMAND, f"{command}\n".encode())
