@@ -9,7 +9,6 @@ import pytest
 from scipy.special import logsumexp
 
 import vcmc
-from vcmc.testing import gaussians
 
 NUM_GROUPS = 60
 COUNTIES = np.array([f"county {number:02d}" for number in range(NUM_GROUPS)])
@@ -106,110 +105,6 @@ def test_executors_draw_the_same_locals(model, rows, tree):
         model, rows, num_shards=3, executor=vcmc.executors.Processes(2), progress=False
     )
     assert (other["posterior"]["alpha"] == tree["posterior"]["alpha"]).all()
-
-
-@pytest.fixture(scope="module")
-def small():
-    return gaussians.varying_means()
-
-
-def run_small(small, **changed):
-    arguments = {"num_shards": 3, "shard_draws": 100, "num_draws": 600, "progress": False}
-    return vcmc.infer(small.model, small.rows, **(arguments | changed))
-
-
-@pytest.fixture(scope="module")
-def small_tree(small):
-    return run_small(small)
-
-
-@pytest.fixture
-def few_groups_at_once(monkeypatch):
-    """Blocks of three groups."""
-    monkeypatch.setattr("vcmc.inference.local_tasks.MAX_BLOCK_BYTES", 3 * 8 * 600 * 2)
-
-
-def test_draws_in_files_are_those_of_a_result(small, small_tree, tmp_path):
-    pytest.importorskip("pyarrow")
-    store = tmp_path / "run"
-    tree = run_small(small, store=store, locals="file")
-    expected = small_tree["posterior"]["alpha"]
-    assert "alpha" not in tree["posterior"]
-    assert tree.attrs["local_draws"] == str(store / "locals")
-    draws = vcmc.load_locals(store)["alpha"]
-    assert draws.dims == expected.dims
-    assert (draws == expected).all()
-    some = vcmc.load_locals(store, groups=["group 07", "group 02"])
-    assert (some["alpha"] == expected.sel(group=["group 07", "group 02"])).all()
-    means = expected.mean(("chain", "draw"))
-    np.testing.assert_allclose(tree["local_mean"]["alpha"], means, rtol=1e-12)
-    np.testing.assert_allclose(tree["local_sd"]["alpha"], expected.std(("chain", "draw")))
-    again = run_small(small, store=store, locals="file")
-    assert again.attrs["created_at"] == tree.attrs["created_at"]
-
-
-def test_a_file_that_was_deleted_is_made_again(small, small_tree, tmp_path):
-    pytest.importorskip("pyarrow")
-    store = tmp_path / "run"
-    run_small(small, store=store, locals="file")
-    files = [store / "locals" / f"{shard:05}.parquet" for shard in range(3)]
-    times = [file.stat().st_mtime_ns for file in files]
-    files[1].unlink()
-    run_small(small, store=store, locals="file")
-    assert [file.stat().st_mtime_ns == time for file, time in zip(files, times, strict=True)] == [
-        True,
-        False,
-        True,
-    ]
-    assert (vcmc.load_locals(store)["alpha"] == small_tree["posterior"]["alpha"]).all()
-
-
-@pytest.mark.usefixtures("few_groups_at_once")
-def test_draws_of_many_groups_are_made_in_blocks(small, small_tree, tmp_path):
-    """Other random numbers, the same distribution; and the file has those of the result."""
-    pytest.importorskip("pyarrow")
-    tree = run_small(small)
-    run_small(small, store=tmp_path / "run", locals="file")
-    draws = vcmc.load_locals(tmp_path / "run")["alpha"]
-    assert (draws == tree["posterior"]["alpha"]).all()
-    expected = small_tree["posterior"]["alpha"]
-    sds = expected.std(("chain", "draw"))
-    difference = (draws.mean(("chain", "draw")) - expected.mean(("chain", "draw"))) / sds
-    # 600 draws each, the same global ones: 4.5 standard errors of a difference for 48 means
-    assert abs(difference).max() < 4.5 * np.sqrt(2 / 600)
-
-
-def test_a_run_with_other_draws_leaves_no_old_files(small, tmp_path):
-    pytest.importorskip("pyarrow")
-    store = tmp_path / "run"
-    run_small(small, store=store, locals="file")
-    tree = run_small(small, store=store, locals="draws")
-    assert "local_draws" not in tree.attrs
-    assert not list((store / "locals").glob("*.parquet"))
-    with pytest.raises(vcmc.StoreError, match="has no complete local draws"):
-        vcmc.load_locals(store)
-
-
-def test_other_labels_are_another_result(small, tmp_path):
-    store = tmp_path / "run"
-    run_small(small, store=store)
-    renamed = small._replace(rows=small.rows | {"group": np.char.upper(small.rows["group"])})
-    tree = run_small(renamed, store=store)
-    assert tree["posterior"]["group"].to_numpy()[0] == "GROUP 00"
-
-
-def test_a_folder_that_is_not_shared_is_written_by_the_driver(
-    small, small_tree, tmp_path, monkeypatch
-):
-    pytest.importorskip("pyarrow")
-    monkeypatch.setattr("vcmc.results.local_files.LocalsFolder.is_shared", lambda *_: False)
-    run_small(small, store=tmp_path / "run", locals="file")
-    assert (vcmc.load_locals(tmp_path / "run")["alpha"] == small_tree["posterior"]["alpha"]).all()
-
-
-def test_progress_counts_local_draws(small, capsys):
-    run_small(small, progress="lines")
-    assert "local draws: done" in capsys.readouterr().err
 
 
 def test_a_finished_run_returns_its_locals(model, rows, tmp_path):

@@ -1,4 +1,4 @@
-"""Local draws survive kills: of the driver, whose run is resumed, and of processes that draw."""
+"""Local draws in blocks and in files, also after kills of the driver or of processes that draw."""
 
 import os
 import signal
@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 import vcmc
@@ -41,9 +40,104 @@ vcmc.infer(model, rows, store=sys.argv[1], locals=sys.argv[2], executor=executor
 """
 
 
+# chains are short
+pytestmark = pytest.mark.filterwarnings("ignore::vcmc.errors.DoubtfulWarning")
+
+
 @pytest.fixture(scope="module")
 def expected():
     return vcmc.infer(*varying_means(), **SETTINGS)["posterior"]["alpha"]
+
+
+def run(**changed):
+    return vcmc.infer(*varying_means(), **(SETTINGS | changed))
+
+
+@pytest.fixture
+def few_groups_at_once(monkeypatch):
+    """Blocks of three groups."""
+    monkeypatch.setattr("vcmc.inference.local_tasks.MAX_BLOCK_BYTES", 3 * 8 * 600 * 2)
+
+
+def test_draws_in_files_are_those_of_a_result(expected, tmp_path):
+    pytest.importorskip("pyarrow")
+    store = tmp_path / "run"
+    tree = run(store=store, locals="file")
+    assert "alpha" not in tree["posterior"]
+    assert tree.attrs["local_draws"] == str(store / "locals")
+    draws = vcmc.load_locals(store)["alpha"]
+    assert draws.dims == expected.dims
+    assert (draws == expected).all()
+    some = vcmc.load_locals(store, groups=["group 07", "group 02"])
+    assert (some["alpha"] == expected.sel(group=["group 07", "group 02"])).all()
+    means = expected.mean(("chain", "draw"))
+    np.testing.assert_allclose(tree["local_mean"]["alpha"], means, rtol=1e-12)
+    np.testing.assert_allclose(tree["local_sd"]["alpha"], expected.std(("chain", "draw")))
+    again = run(store=store, locals="file")
+    assert again.attrs["created_at"] == tree.attrs["created_at"]
+
+
+def test_a_file_that_was_deleted_is_made_again(expected, tmp_path):
+    pytest.importorskip("pyarrow")
+    store = tmp_path / "run"
+    run(store=store, locals="file")
+    files = [store / "locals" / f"{shard:05}.parquet" for shard in range(4)]
+    times = [file.stat().st_mtime_ns for file in files]
+    files[1].unlink()
+    run(store=store, locals="file")
+    assert [file.stat().st_mtime_ns == time for file, time in zip(files, times, strict=True)] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert (vcmc.load_locals(store)["alpha"] == expected).all()
+
+
+@pytest.mark.usefixtures("few_groups_at_once")
+def test_draws_of_many_groups_are_made_in_blocks(expected, tmp_path):
+    """Other random numbers, the same distribution; and the file has those of the result."""
+    pytest.importorskip("pyarrow")
+    tree = run()
+    run(store=tmp_path / "run", locals="file")
+    draws = vcmc.load_locals(tmp_path / "run")["alpha"]
+    assert (draws == tree["posterior"]["alpha"]).all()
+    sds = expected.std(("chain", "draw"))
+    difference = (draws.mean(("chain", "draw")) - expected.mean(("chain", "draw"))) / sds
+    # 600 draws each, the same global ones: 4.5 standard errors of a difference for 48 means
+    assert abs(difference).max() < 4.5 * np.sqrt(2 / 600)
+
+
+def test_a_run_with_other_draws_leaves_no_old_files(tmp_path):
+    pytest.importorskip("pyarrow")
+    store = tmp_path / "run"
+    run(store=store, locals="file")
+    tree = run(store=store, locals="draws")
+    assert "local_draws" not in tree.attrs
+    assert not list((store / "locals").glob("*.parquet"))
+    with pytest.raises(vcmc.StoreError, match="has no complete local draws"):
+        vcmc.load_locals(store)
+
+
+def test_other_labels_are_another_result(tmp_path):
+    store = tmp_path / "run"
+    run(store=store)
+    model, rows = varying_means()
+    renamed = rows | {"group": np.char.upper(rows["group"])}
+    tree = vcmc.infer(model, renamed, store=store, **SETTINGS)
+    assert tree["posterior"]["group"].to_numpy()[0] == "GROUP 00"
+
+
+def test_a_folder_that_is_not_shared_is_written_by_the_driver(expected, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr("vcmc.results.local_files.LocalsFolder.is_shared", lambda *_: False)
+    run(store=tmp_path / "run", locals="file")
+    assert (vcmc.load_locals(tmp_path / "run")["alpha"] == expected).all()
+
+
+def test_progress_counts_local_draws(capsys):
+    run(progress="lines")
+    assert "local draws: done" in capsys.readouterr().err
 
 
 def run_killed(store: Path, mode: str, calls: int) -> int:
@@ -85,17 +179,14 @@ def test_a_killed_run_goes_on_with_the_shards_that_are_left(mode, tmp_path, expe
 @pytest.mark.slow
 def test_a_process_that_is_lost_while_it_draws_is_replaced(tmp_path, expected):
     pytest.importorskip("pyarrow")
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
     killed = []
 
     def kill_one():
-        while not list((tmp_path / "locals").glob("*.json")):
-            time.sleep(0.01)
-        workers = [c for c in psutil.Process().children(recursive=True) if c.pid not in before]
-        busiest = max(workers, key=lambda worker: worker.memory_info().rss)
-        if not (tmp_path / "locals" / "index.npz").exists():
-            os.kill(busiest.pid, signal.SIGKILL)
-            killed.append(busiest.pid)
+        """Kill the process whose number is in the name of the first file that is begun."""
+        while not (begun := list((tmp_path / "locals").glob(".*.parquet.*.new"))):
+            time.sleep(0.005)
+        killed.append(int(begun[0].name.split(".")[3].split("-")[0]))
+        os.kill(killed[0], signal.SIGKILL)
 
     thread = threading.Thread(target=kill_one, daemon=True)
     thread.start()
@@ -104,6 +195,7 @@ def test_a_process_that_is_lost_while_it_draws_is_replaced(tmp_path, expected):
         vcmc.infer(*varying_means(), **arguments, **SETTINGS)
     thread.join(MAX_SECONDS)
     assert killed
+    assert killed[0] != os.getpid()
     assert (vcmc.load_locals(tmp_path)["alpha"] == expected).all()
 
 
