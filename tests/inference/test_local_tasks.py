@@ -176,6 +176,40 @@ def test_a_killed_run_goes_on_with_the_shards_that_are_left(mode, tmp_path, expe
         assert not any(file.exists() for file in files)  # the result has them
 
 
+DRIVER = """
+import sys, vcmc
+from vcmc.testing.gaussians import varying_means
+
+if __name__ == "__main__":
+    with vcmc.executors.Processes(2) as executor:
+        arguments = {"store": sys.argv[1], "locals": "file", "executor": executor}
+        vcmc.infer(*varying_means(), **arguments, **{settings})
+"""
+
+
+def first_begun(store: Path) -> str:
+    """Wait until a file of local draws is begun, and return its temporary name."""
+    limit = time.monotonic() + MAX_SECONDS
+    while not (begun := list((store / "locals").glob(".*.parquet.*.new"))):
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+    return begun[0].name
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_while_its_processes_draw_is_resumed(tmp_path, expected):
+    pytest.importorskip("pyarrow")
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER.replace("{settings}", repr(SETTINGS)))
+    store = tmp_path / "run"
+    with subprocess.Popen([sys.executable, str(script), str(store)]) as driver:
+        first_begun(store)
+        driver.kill()
+    assert not (store / "tree.npz").exists()
+    run(store=store, locals="file")
+    assert (vcmc.load_locals(store)["alpha"] == expected).all()
+
+
 @pytest.mark.slow
 def test_a_process_that_is_lost_while_it_draws_is_replaced(tmp_path, expected):
     pytest.importorskip("pyarrow")
@@ -183,9 +217,7 @@ def test_a_process_that_is_lost_while_it_draws_is_replaced(tmp_path, expected):
 
     def kill_one():
         """Kill the process whose number is in the name of the first file that is begun."""
-        while not (begun := list((tmp_path / "locals").glob(".*.parquet.*.new"))):
-            time.sleep(0.005)
-        killed.append(int(begun[0].name.split(".")[3].split("-")[0]))
+        killed.append(int(first_begun(tmp_path).split(".")[3].split("-")[0]))
         os.kill(killed[0], signal.SIGKILL)
 
     thread = threading.Thread(target=kill_one, daemon=True)
