@@ -89,9 +89,15 @@ def test_shards_are_those_of_rows_in_memory(form, kind, tmp_path):
 
 def test_categories_of_parquet_are_labels(tmp_path):
     pa = pytest.importorskip("pyarrow")
-    texts = pa.array(LABELS["texts"].tolist()).dictionary_encode()
-    index = index_groups(parquet(tmp_path / "rows.parquet", g=texts), "g")
+    categories = ["unused", *np.unique(LABELS["texts"]).tolist()]
+    texts = pa.DictionaryArray.from_arrays(
+        np.searchsorted(categories[1:], LABELS["texts"]) + 1, categories
+    )
+    path = parquet(tmp_path / "rows.parquet", g=texts, y=Y)
+    index = index_groups(path, "g")
     labels, counts = np.unique(LABELS["texts"], return_counts=True)
+    partition = GroupedPartition(vcmc.split(path, 3, groups="g"), "g")
+    assert partition.labels.tolist() == labels.tolist()
     assert index.labels.tolist() == labels.tolist()
     assert index.counts.tolist() == counts.tolist()
 

@@ -7,14 +7,15 @@ checkpoints, logs and unfinished files.
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from .columns import Batch, check_group_column
+from ..errors import describe
+from .columns import Batch, Encoders, check_group_column
 from .fingerprint import (
     Fingerprint,
     changed_arrays,
@@ -22,14 +23,12 @@ from .fingerprint import (
     fingerprint_arrays,
     fingerprint_files,
 )
+from .parquet import distinct_parquet_batches, parquet_batches
 
 BATCH_BYTES = 2**24  # of rows read at once
 PARQUET = (".parquet", ".pq")  # suffixes of Parquet files
 ZARR = ("zarr.json", ".zgroup", ".zarray")  # files by which a Zarr store is known
 HIDDEN = (".", "_")  # first characters of names that are not rows
-
-Encoders = Mapping[str, Callable[[np.ndarray], np.ndarray]]
-"""For some columns, a function of their different values, whose results take their place."""
 
 
 def is_large(rows: Any) -> bool:
@@ -60,7 +59,7 @@ def batches(rows: Any, encoders: Encoders = MappingProxyType({})) -> Iterator[Ba
     """Yield rows that need not be in memory, in batches of about 16 MB."""
     source = _source(rows)
     if isinstance(source, list):
-        return _parquet(source, encoders)
+        return parquet_batches(source, BATCH_BYTES, encoders)
     return _slices(source, "" if isinstance(rows, Mapping) else f"{rows}: ", encoders)
 
 
@@ -71,12 +70,7 @@ def distinct_batches(rows: Any, column: str) -> Iterator[tuple[np.ndarray, np.nd
     """
     source = _source(rows)
     if isinstance(source, list):
-        _check_pyarrow()
-        for path in source:
-            for batch in _record_batches(path, column):
-                encoded = batch.column(0).dictionary_encode()
-                codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-                yield encoded.dictionary.to_numpy(zero_copy_only=False), codes
+        yield from distinct_parquet_batches(source, BATCH_BYTES, column)
         return
     check_group_column(column, source)
     for batch in _slices({column: source[column]}):
@@ -245,84 +239,6 @@ def _zarr(path: Path) -> Mapping[str, Any]:
         ) from error
 
 
-def _check_pyarrow() -> None:
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            'reading Parquet files needs pyarrow: pip install "vcmc[parquet]"'
-        ) from error
-
-
-def _parquet(files: Sequence[Path], encoders: Encoders) -> Iterator[Batch]:
-    _check_pyarrow()
-    num_read = 0
-    for path in files:
-        for batch in _record_batches(path):
-            if batch.num_rows:
-                yield {
-                    name: _column(name, batch.column(name), num_read, encoders.get(name))
-                    for name in batch.schema.names
-                }
-            num_read += batch.num_rows
-
-
-def _record_batches(path: Path, column: str | None = None) -> Iterator[Any]:
-    """Yield the rows of a Parquet file, or one of its columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        # a buffer would hold the whole file
-        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
-            names = file.schema_arrow.names
-            if repeated := sorted({name for name in names if names.count(name) > 1}):
-                raise ValueError(
-                    f"{path} must have columns of different names; got {repeated} more than once."
-                )
-            if column is not None:
-                check_group_column(column, names)
-            columns = None if column is None else [column]
-            yield from file.iter_batches(_rows_per_batch(file.metadata), columns=columns)
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(
-            f"{path} cannot be read as a Parquet file ({describe(error)}). It may be damaged or "
-            "incomplete: write it again, or remove it."
-        ) from error
-
-
-def _rows_per_batch(metadata: Any) -> int:
-    num_bytes = metadata.num_rows and sum(
-        metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)
-    )
-    return max(1, BATCH_BYTES * metadata.num_rows // max(1, num_bytes))
-
-
-def _column(
-    name: str,
-    column: Any,
-    num_read: int,
-    encode: Callable[[np.ndarray], np.ndarray] | None = None,
-) -> np.ndarray:
-    """Return a column as an array; `num_read` is the number of rows before it."""
-    import pyarrow as pa
-
-    if column.null_count:
-        first = num_read + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise ValueError(
-            f"rows[{name!r}] must not have missing values; got {column.null_count} "
-            f"(first: row {first}). Drop these rows, or fill them and pass a 0/1 column that tells "
-            "your model which values are missing."
-        )
-    if encode is not None:  # without a Python object for each text
-        encoded = column.dictionary_encode()
-        values = encoded.dictionary.to_numpy(zero_copy_only=False)
-        return encode(values)[encoded.indices.to_numpy(zero_copy_only=False)]
-    if pa.types.is_fixed_size_list(column.type):
-        return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
-    return column.to_numpy(zero_copy_only=False)
-
-
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a NumPy archive."""
     if not path.exists():
@@ -339,9 +255,3 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             f"{path} cannot be read as a NumPy archive ({describe(error)}). It may be damaged or "
             "incomplete: write it again with numpy.savez, without objects."
         ) from error
-
-
-def describe(error: Exception) -> str:
-    """Return the kind of an error and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

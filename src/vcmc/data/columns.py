@@ -1,12 +1,14 @@
 """Arrays that are made of the columns of a file, as `split(..., columns=...)` asks for them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 Batch = dict[str, np.ndarray]
 Columns = Mapping[str, str | Sequence[str]]
+Encoders = Mapping[str, Callable[[np.ndarray], np.ndarray]]
+"""For some columns, a function of their different values, whose results take their place."""
 
 
 def check_columns(columns: Any) -> None:
