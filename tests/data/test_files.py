@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vcmc
-from vcmc.data import batches, files
+from vcmc.data import batches, shard_writer
 
 NUM_ROWS = 1003
 
@@ -17,7 +17,7 @@ NUM_ROWS = 1003
 @pytest.fixture
 def small_batches(monkeypatch):
     monkeypatch.setattr(batches, "BATCH_BYTES", 2000)
-    monkeypatch.setattr(files, "BUFFER_BYTES", 10_000)
+    monkeypatch.setattr(shard_writer, "BUFFER_BYTES", 10_000)
 
 
 @pytest.fixture
