@@ -13,6 +13,7 @@ import pytest
 
 import vcmc
 from vcmc.inference.local_tasks import groups_at_once
+from vcmc.results.local_files import LocalsFolder
 from vcmc.testing.gaussians import varying_means
 
 SETTINGS = {"num_shards": 4, "shard_draws": 100, "num_draws": 600, "progress": False}
@@ -128,11 +129,19 @@ def test_other_labels_are_another_result(tmp_path):
     assert tree["posterior"]["group"].to_numpy()[0] == "GROUP 00"
 
 
-def test_a_folder_that_is_not_shared_is_written_by_the_driver(expected, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "executor", [None, pytest.param(vcmc.executors.Processes(2), marks=pytest.mark.slow)]
+)
+def test_a_folder_that_is_not_shared_is_written_by_the_driver(
+    executor, expected, tmp_path, monkeypatch
+):
+    """Processes look for another text than the folder has, as they would on another machine."""
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr("vcmc.results.local_files.LocalsFolder.is_shared", lambda *_: False)
-    run(store=tmp_path / "run", locals="file")
+    begin = LocalsFolder.begin
+    monkeypatch.setattr(LocalsFolder, "begin", lambda *arguments: begin(*arguments) + " elsewhere")
+    run(store=tmp_path / "run", locals="file", executor=executor)
     assert (vcmc.load_locals(tmp_path / "run")["alpha"] == expected).all()
+    assert not list((tmp_path / "run" / "locals").glob(".*"))
 
 
 def test_progress_counts_local_draws(capsys):
@@ -158,13 +167,13 @@ def test_a_killed_run_goes_on_with_the_shards_that_are_left(mode, tmp_path, expe
     assert [file.exists() for file in files] == [True, True, False, False]
     times = [file.stat().st_mtime_ns for file in files[:2]]
     written = []
-    original = vcmc.results.local_files.LocalsFolder.save
+    original = LocalsFolder.save
 
     def save(folder, shard, identity, part):
         written.append(shard)
         return original(folder, shard, identity, part)
 
-    monkeypatch.setattr("vcmc.results.local_files.LocalsFolder.save", save)
+    monkeypatch.setattr(LocalsFolder, "save", save)
     tree = vcmc.infer(*varying_means(), store=tmp_path, locals=mode, **SETTINGS)
     assert sorted(written) == [2, 3]
     if mode == "file":
