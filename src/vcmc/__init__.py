@@ -32,6 +32,7 @@ from .results.draw_files import read_draws
 from .results.draws import LazyDraws
 from .results.group_plots import plot_groups, plot_shrinkage
 from .results.loading import load
+from .results.local_reading import load_locals
 from .results.plots import (
     plot_comparison,
     plot_density,
@@ -91,6 +92,7 @@ __all__ = [
     "from_pymc",
     "infer",
     "load",
+    "load_locals",
     "models",
     "plot_comparison",
     "plot_density",

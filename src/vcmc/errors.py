@@ -116,3 +116,9 @@ def _user_stacklevel() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def describe(error: Exception) -> str:
+    """Return the kind of an error and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -434,3 +434,8 @@ def test_a_hierarchical_model_runs_on_labels_in_a_file(tmp_path):
     assert tree["posterior"]["alpha"]["county"].to_numpy()[3] == "county 03"
     data = ("--model", model, "--data", tmp_path / "houses.parquet", *groups)
     assert "The result is good." in run_vcmc("diagnose", tmp_path / "run", *data)
+    words = (*words[:-1], tmp_path / "files", "--locals", "file")
+    assert "The result is good." in run_vcmc(*words)
+    draws = vcmc.load_locals(tmp_path / "files", "county 03")["alpha"]
+    assert (draws == tree["posterior"]["alpha"].sel(county=["county 03"])).all()
+    assert (tmp_path / "files" / "rows" / "groups.npz").exists()

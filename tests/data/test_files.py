@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vcmc
-from vcmc.data import batches, files
+from vcmc.data import batches, shard_writer
 
 NUM_ROWS = 1003
 
@@ -17,7 +17,7 @@ NUM_ROWS = 1003
 @pytest.fixture
 def small_batches(monkeypatch):
     monkeypatch.setattr(batches, "BATCH_BYTES", 2000)
-    monkeypatch.setattr(files, "BUFFER_BYTES", 10_000)
+    monkeypatch.setattr(shard_writer, "BUFFER_BYTES", 10_000)
 
 
 @pytest.fixture
@@ -317,8 +317,8 @@ def test_bad_arguments_are_refused(rows, tmp_path):
         vcmc.split(path, 2000)
     with pytest.raises(ValueError, match=r"num_shards must be an integer of at least 1, .*; got 0"):
         vcmc.split(path, 0)
-    with pytest.raises(ValueError, match="stratify and groups are for rows in memory"):
-        vcmc.split(path, 3, groups="n")
+    with pytest.raises(ValueError, match="groups must name a column of rows that are read"):
+        vcmc.split(path, 3, groups=rows["n"])
     with pytest.raises(TypeError, match="load must be a function"):
         vcmc.LazyRows([1, 2], 2)
 

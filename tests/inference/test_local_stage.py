@@ -1,5 +1,7 @@
 """Hierarchical models from rows to local draws, against quadrature."""
 
+import sys
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -163,8 +165,16 @@ def test_a_partition_that_splits_groups_is_refused(model, rows):
         vcmc.infer(model, partition, progress=False)
 
 
+def test_draws_in_files_need_a_run_directory_and_pyarrow(model, rows, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match='locals="file" writes to the run directory: pass one'):
+        vcmc.infer(model, rows, locals="file", progress=False)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ImportError, match=r'pip install "vcmc\[parquet\]"'):
+        vcmc.infer(model, rows, locals="file", store=tmp_path, progress=False)
+
+
 def test_only_known_ways_to_report_locals(model, rows):
-    with pytest.raises(ValueError, match='locals must be "draws", "summary" or "none"'):
+    with pytest.raises(ValueError, match='locals must be "draws", "summary", "file" or "none"'):
         vcmc.infer(model, rows, locals="all", progress=False)
 
 

@@ -5,6 +5,7 @@ Exit codes: 0 success; 1 an error; 2 wrong usage; 3 the result is not good; 130 
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,9 @@ from .console import (
     print_line,
     print_text,
 )
+
+if TYPE_CHECKING:
+    from ..inference.local_tasks import LocalsMode
 
 # Modules that only some commands need are imported by these, so that `vcmc --help` is fast.
 
@@ -85,6 +89,7 @@ def demo(out: Path, seed: int) -> None:
 @options.columns
 @options.groups
 @options.num_groups
+@options.local_parameters
 @click.option(
     "--executor",
     default="local",
@@ -110,6 +115,7 @@ def run(
     columns: Sequence[str],
     groups: str | None,
     num_groups: str | None,
+    locals_mode: "LocalsMode | None",
     executor: str,
     refined: bool,
 ) -> None:
@@ -139,6 +145,7 @@ def run(
             executor=executor,
             columns=options.parse_columns(columns),
             names=GroupNames(groups, num_groups),
+            locals_mode=locals_mode,
             refined=refined,
             command=options.typed_command(),
         )

@@ -8,12 +8,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cloudpickle
-import numpy as np
 
 from .. import executors
 from ..data.batches import batches, read_npz
 from ..data.columns import Columns, choose_columns
-from ..data.rows import as_rows
 from ..model import Model
 from ..models.frontends.numpyro import from_numpyro
 from ..models.frontends.pymc import from_pymc, is_pymc
@@ -110,41 +108,20 @@ def load_rows(path: str, columns: Columns | None) -> Any:
     file = Path(path)
     if file.suffix != ".npz":
         return path
-    return as_rows(choose_columns(read_npz(file), columns))
+    return choose_columns(read_npz(file), columns)
 
 
 def load_model_and_rows(
     model: str, data: str, columns: Columns | None, names: GroupNames = NO_GROUPS
 ) -> tuple[Model, Any]:
-    """Return the model at `file.py:name`, and the rows of a data file; with groups, as arrays."""
-    if names.groups is not None:
-        rows = load_all_rows(data, columns)
-        return load_model(model, rows, names), rows
+    """Return the model at `file.py:name`, and the rows of a data file."""
     rows = load_rows(data, columns)
-    loaded = load_model(model, _with_names(_first_rows(rows, columns), columns))
-    return loaded, rows if loaded.local is None else load_all_rows(data, columns)
-
-
-def load_all_rows(path: str, columns: Columns | None) -> dict[str, Any]:
-    """Return all rows of a data file as arrays; labels of groups may be texts."""
-    file = Path(path)
-    if file.suffix == ".npz":
-        return choose_columns(read_npz(file), columns)
-    if not file.exists():
-        raise FileNotFoundError(f"there is no data file {path} (in {Path.cwd()}).")
-    if file.suffix == ".zarr":
-        parts = list(batches(path))
-        arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return choose_columns(arrays, columns)
-    from pandas import read_parquet  # type: ignore[import-untyped]
-
-    frame = read_parquet(path)
-    return choose_columns({str(name): frame[name].to_numpy() for name in frame.columns}, columns)
+    return load_model(model, _with_names(_first_rows(rows, columns), columns), names), rows
 
 
 def _with_names(rows: Mapping[str, Any], columns: Columns | None) -> dict[str, Any]:
     """Return rows with arrays of several columns as data frames, which have the columns' names."""
-    from pandas import DataFrame  # slow to import
+    from pandas import DataFrame  # type: ignore[import-untyped]  # slow to import
 
     names = {name: value for name, value in (columns or {}).items() if not isinstance(value, str)}
     frames = {name: DataFrame(rows[name], columns=list(value)) for name, value in names.items()}
@@ -156,7 +133,7 @@ def _first_rows(rows: Any, columns: Columns | None) -> Any:
     if isinstance(rows, Mapping):
         return rows
     for batch in batches(rows):
-        return as_rows(choose_columns(batch, columns))
+        return choose_columns(batch, columns)
     raise ValueError(f"{rows} has no rows.")
 
 

@@ -18,8 +18,10 @@ from ..data.size import FileRows
 from ..diagnostics.verdict import Diagnosis
 from ..inference.combination import combine
 from ..inference.diagnosis import diagnose
+from ..inference.local_tasks import LocalsMode
 from ..inference.pipeline import infer
 from ..inference.refinement import refine
+from ..model import Model
 from ..results.checked_files import write
 from ..results.draw_files import read_draws, read_tree
 from ..results.draws import named_draws, shapes_of
@@ -55,6 +57,7 @@ def run_model(
     executor: str,
     columns: Columns | None,
     names: GroupNames = NO_GROUPS,
+    locals_mode: LocalsMode | None = None,
     refined: bool,
     command: str,
 ) -> "DataTree":
@@ -72,6 +75,7 @@ def run_model(
         executor: the executor, as `parse_executor` takes it.
         columns: columns of the data by name of the model's array.
         names: what the groups are, if there are any.
+        locals_mode: how local parameters are reported, as in `infer`.
         refined: whether to refine the combined draws.
         command: the command as typed, which the run directory stores.
     """
@@ -90,6 +94,7 @@ def run_model(
                 executor=pool,
                 store=out,
                 refine=refined,
+                locals=locals_mode,
                 progress="lines",
             )
             write(out.absolute() / COMMAND, f"{command}\n".encode())
@@ -99,12 +104,23 @@ def run_model(
 
 
 def _split(
-    rows: Any, num_shards: int, seed: int, columns: Columns | None, folder: Path | None
+    model: Model,
+    path: str,
+    num_shards: int,
+    seed: int,
+    columns: Columns | None,
+    folder: Path | None,
 ) -> AbstractPartition:
-    """Split rows; those of a file are written to a folder, or reused if they are in it."""
-    if isinstance(rows, Mapping):
-        return split(rows, num_shards, seed=seed)
-    return split(rows, num_shards, seed=seed, columns=columns, folder=folder, progress="lines")
+    """Split the rows of a file; they are written to a folder, or reused if they are in it."""
+    return split(
+        path,
+        num_shards,
+        seed=seed,
+        groups=model.local.groups if model.local else None,
+        columns=columns,
+        folder=folder,
+        progress="lines",
+    )
 
 
 def combine_files(
@@ -143,7 +159,7 @@ def combine_files(
     else:
         loaded_model, rows = load_model_and_rows(model, data, columns)
         if not isinstance(rows, Mapping):
-            rows = _split(rows, len(shards), seed, columns, None)
+            rows = _split(loaded_model, rows, len(shards), seed, columns, None)
         tree = combine(draws, model=loaded_model, rows=rows, seed=seed, progress="lines")
     _write_tree(tree, out)
     return tree
@@ -161,7 +177,8 @@ def diagnose_result(
     if model is None or data is None:
         return diagnose(tree)
     loaded_model, rows = load_model_and_rows(model, data, columns, names)
-    return diagnose(tree, loaded_model, _split_as_before(path, rows, tree, columns))
+    partition = _split_as_before(path, loaded_model, rows, tree, columns)
+    return diagnose(tree, loaded_model, partition)
 
 
 def refine_result(
@@ -177,19 +194,21 @@ def refine_result(
     _check_output(out, path)
     tree = load_result(path)
     loaded_model, rows = load_model_and_rows(model, data, columns, names)
-    partition = _split_as_before(path, rows, tree, columns)
+    partition = _split_as_before(path, loaded_model, rows, tree, columns)
     refined = refine(tree, loaded_model, partition, seed=seed, progress="lines")
     _write_tree(refined, out)
     return refined
 
 
-def _split_as_before(path: str, rows: Any, tree: "DataTree", columns: Columns | None) -> Any:
+def _split_as_before(
+    path: str, model: Model, rows: Any, tree: "DataTree", columns: Columns | None
+) -> Any:
     """Return the partition of a run, which its directory may hold; arrays need none."""
     if isinstance(rows, Mapping):
         return rows
     num_shards, seed = int(tree.attrs.get("num_shards", 1)), int(tree.attrs.get("seed", 0))
     folder = Path(path) / ROWS if Path(path).is_dir() else None
-    return _split(rows, num_shards, seed, columns, folder)
+    return _split(model, rows, num_shards, seed, columns, folder)
 
 
 def write_report(path: str, out: Path | None) -> Path:

@@ -66,6 +66,15 @@ num_groups = click.option(
     help="The argument of a NumPyro model with the number of groups.",
 )
 
+local_parameters = click.option(
+    "--locals",
+    "locals_mode",
+    type=click.Choice(["draws", "summary", "file", "none"]),
+    help="How to report the parameters of groups: all draws in the result; their mean, sd and "
+    "quantiles; these, and all draws in Parquet files of the run directory; or not at all. By "
+    "default draws, unless they take more than 256 MB.",
+)
+
 
 spaces = click.option(
     "--space",

@@ -7,13 +7,15 @@ checkpoints, logs and unfinished files.
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from .columns import Batch
+from ..errors import describe
+from .columns import Batch, Encoders, check_group_column
 from .fingerprint import (
     Fingerprint,
     changed_arrays,
@@ -21,6 +23,7 @@ from .fingerprint import (
     fingerprint_arrays,
     fingerprint_files,
 )
+from .parquet import distinct_parquet_batches, parquet_batches
 
 BATCH_BYTES = 2**24  # of rows read at once
 PARQUET = (".parquet", ".pq")  # suffixes of Parquet files
@@ -52,15 +55,49 @@ def with_arrays(rows: Any) -> Any:
     }
 
 
-def batches(rows: Any) -> Iterator[Batch]:
+def batches(rows: Any, encoders: Encoders = MappingProxyType({})) -> Iterator[Batch]:
     """Yield rows that need not be in memory, in batches of about 16 MB."""
+    source = _source(rows)
+    if isinstance(source, list):
+        return parquet_batches(source, BATCH_BYTES, encoders)
+    return _slices(source, "" if isinstance(rows, Mapping) else f"{rows}: ", encoders)
+
+
+def distinct_batches(rows: Any, column: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield one column of rows, in batches: its different values, and the number of each row's.
+
+    The number of a missing value of a Parquet file is -1.
+    """
+    source = _source(rows)
+    if isinstance(source, list):
+        yield from distinct_parquet_batches(source, BATCH_BYTES, column)
+        return
+    check_group_column(column, source)
+    for batch in _slices({column: source[column]}):
+        yield _distinct(batch[column])
+
+
+def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the different values of an array, and the number of each entry's."""
+    if values.dtype.kind != "O":
+        unique, codes = np.unique(values, return_inverse=True, axis=0)
+        return unique, codes.ravel()
+    numbers: dict[Any, int] = {}  # objects cannot always be sorted
+    codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], int)
+    unique = np.empty(len(numbers), object)
+    unique[:] = list(numbers)
+    return unique, codes
+
+
+def _source(rows: Any) -> list[Path] | Mapping[str, Any]:
+    """Return the Parquet files, or the arrays, that rows are read from."""
     if isinstance(rows, Mapping):
-        return _slices(rows)
+        return rows
     path = Path(rows)
     if files := _parquet_files(path):
-        return _parquet(files)
+        return files
     if _is_zarr(path):
-        return _slices(_zarr(path), f"{path}: ")
+        return _zarr(path)
     raise ValueError(
         f"rows must be a Parquet file ({' or '.join(PARQUET)}), a folder of them, or a Zarr store; "
         f"got {path}. Pass other files as arrays, e.g. numpy.load(path, mmap_mode='r'), which does "
@@ -144,7 +181,9 @@ def _parquet_files(path: Path) -> list[Path]:
     return sorted(found)
 
 
-def _slices(arrays: Mapping[str, Any], place: str = "") -> Iterator[Batch]:
+def _slices(
+    arrays: Mapping[str, Any], place: str = "", encoders: Encoders = MappingProxyType({})
+) -> Iterator[Batch]:
     """Yield slices of arrays; `place` says in messages where they are."""
     lengths = {str(name): array.shape[0] if array.shape else 0 for name, array in arrays.items()}
     if not arrays or len(set(lengths.values())) > 1:
@@ -159,10 +198,14 @@ def _slices(arrays: Mapping[str, Any], place: str = "") -> Iterator[Batch]:
     size = max(1, BATCH_BYTES // max(1, row_bytes))
     for first in range(0, num_rows, size):
         count = min(size, num_rows - first)
-        yield {
+        batch = {
             str(name): _slice(f"{place}rows[{name!r}]", array, first, count)
             for name, array in arrays.items()
         }
+        for name, encode in encoders.items():
+            values, codes = _distinct(batch[name])
+            batch[name] = encode(values)[codes]
+        yield batch
 
 
 def _slice(label: str, array: Any, first: int, count: int) -> np.ndarray:
@@ -196,66 +239,6 @@ def _zarr(path: Path) -> Mapping[str, Any]:
         ) from error
 
 
-def _parquet(files: Sequence[Path]) -> Iterator[Batch]:
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            'reading Parquet files needs pyarrow: pip install "vcmc[parquet]"'
-        ) from error
-    num_read = 0
-    for path in files:
-        for batch in _record_batches(path):
-            if batch.num_rows:
-                yield {
-                    name: _column(name, batch.column(name), num_read) for name in batch.schema.names
-                }
-            num_read += batch.num_rows
-
-
-def _record_batches(path: Path) -> Iterator[Any]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        # a buffer would hold the whole file
-        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
-            names = file.schema_arrow.names
-            if repeated := sorted({name for name in names if names.count(name) > 1}):
-                raise ValueError(
-                    f"{path} must have columns of different names; got {repeated} more than once."
-                )
-            yield from file.iter_batches(_rows_per_batch(file.metadata))
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(
-            f"{path} cannot be read as a Parquet file ({describe(error)}). It may be damaged or "
-            "incomplete: write it again, or remove it."
-        ) from error
-
-
-def _rows_per_batch(metadata: Any) -> int:
-    num_bytes = metadata.num_rows and sum(
-        metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)
-    )
-    return max(1, BATCH_BYTES * metadata.num_rows // max(1, num_bytes))
-
-
-def _column(name: str, column: Any, num_read: int) -> np.ndarray:
-    """Return a column as an array; `num_read` is the number of rows before it."""
-    import pyarrow as pa
-
-    if column.null_count:
-        first = num_read + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise ValueError(
-            f"rows[{name!r}] must not have missing values; got {column.null_count} "
-            f"(first: row {first}). Drop these rows, or fill them and pass a 0/1 column that tells "
-            "your model which values are missing."
-        )
-    if pa.types.is_fixed_size_list(column.type):
-        return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
-    return column.to_numpy(zero_copy_only=False)
-
-
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a NumPy archive."""
     if not path.exists():
@@ -272,9 +255,3 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             f"{path} cannot be read as a NumPy archive ({describe(error)}). It may be damaged or "
             "incomplete: write it again with numpy.savez, without objects."
         ) from error
-
-
-def describe(error: Exception) -> str:
-    """Return the kind of an error and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from ..density import Power, Subposterior
 from ..model import Model
@@ -26,11 +27,13 @@ class Task(NamedTuple):
         shards: the shards whose rows it needs.
         chain: for sampling, the number of the chain.
         beginning: for sampling, the first part of the chain, if it was sampled before.
+        labels: for local draws that are written to files, the labels of the shard's groups.
     """
 
     shards: tuple[int, ...]
     chain: int = 0
     beginning: Any = None
+    labels: np.ndarray | None = None
 
 
 Work = Callable[["ShardCache", Task, Callable[[int], None]], Any]

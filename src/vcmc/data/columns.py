@@ -1,12 +1,14 @@
 """Arrays that are made of the columns of a file, as `split(..., columns=...)` asks for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 Batch = dict[str, np.ndarray]
 Columns = Mapping[str, str | Sequence[str]]
+Encoders = Mapping[str, Callable[[np.ndarray], np.ndarray]]
+"""For some columns, a function of their different values, whose results take their place."""
 
 
 def check_columns(columns: Any) -> None:
@@ -24,6 +26,14 @@ def check_columns(columns: Any) -> None:
             raise ValueError(
                 f"columns[{name!r}] must be a column's name or a list of names; got {source!r}."
             )
+
+
+def check_group_column(column: Any, names: Iterable[Any]) -> None:
+    """Refuse a column of groups that the rows do not have."""
+    if column not in names:
+        raise ValueError(
+            f"groups must name a column of the rows, one of {list(names)}; got {column!r}."
+        )
 
 
 def choose_columns(batch: Batch, columns: Columns | None) -> Batch:

@@ -1,12 +1,14 @@
 """Rows that do not fit into memory: split into files, some for each shard.
 
 Of every K consecutive rows, each shard gets one, at random. So the shards are alike however the
-rows are sorted, their sizes differ by at most one, and one pass over the rows is enough.
+rows are sorted, their sizes differ by at most one, and one pass over the rows is enough. Rows that
+are split by groups are assigned as those in memory are, after a pass over their labels.
 
 ```
 shards/
   written-by-vcmc.txt  marks the folder as one of vcmc's
   00003.1.bin          shard 3, column 1: numbers in their own type, one row after the other
+  groups.npz           labels and shards of groups, if the rows were split by groups
   rows.json            sizes of the shards, names and types of the columns, and what was split
 ```
 """
@@ -14,25 +16,28 @@ shards/
 import json
 import os
 import re
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from .batches import batches, changed_rows, check_outside, fingerprint_rows
-from .columns import Batch, Columns, choose_columns
+from .columns import Columns, choose_columns
 from .folders import claim, open_like_folder
+from .group_labels import SplitGroups, assign_groups, index_groups, label_source
 from .rows import as_rows, native
 from .shard import AbstractPartition, Shard, check_num_shards, padded_length
+from .shard_writer import ShardAssignment, ShardWriter, rows_checksum, shard_file
 
 VERSION = 2  # of the format
-BUFFER_BYTES = 2**26  # of rows held before they are written: opening files takes time
 MANIFEST = "rows.json"  # written last: a folder without it is incomplete
 MAX_NAMED = 3  # files or arrays in a message
-OWN_FILES = re.compile(r"\d{5,}\.\d+\.bin|rows\.json\.new")  # names of all files but the marker
+OWN_FILES = re.compile(
+    r"\d{5,}\.\d+\.bin|groups\.npz|rows\.json\.new"
+)  # names of all files but the marker
 
 
 class FilePartition(AbstractPartition):
@@ -53,6 +58,7 @@ class FilePartition(AbstractPartition):
             }
             self.source: dict[str, Any] = manifest["source"]
             self._checksums: list[list[int]] = manifest["checksums"]
+            self._groups_checksum: int | None = manifest.get("groups_checksum")
         except (OSError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{self.folder} must be a folder from vcmc.split with a readable {MANIFEST}; "
@@ -71,7 +77,7 @@ class FilePartition(AbstractPartition):
         rows = {}
         for column, (name, (dtype, shape)) in enumerate(self.columns.items()):
             array = np.empty((length, *shape), dtype)
-            with _file(self.folder, shard, column).open("rb") as file:
+            with shard_file(self.folder, shard, column).open("rb") as file:
                 _read(file, array[:size])
             if shard not in self._verified:
                 _verify(file.name, array[:size], self._checksums[shard][column])
@@ -80,16 +86,17 @@ class FilePartition(AbstractPartition):
         self._verified.add(shard)
         return Shard(rows, jnp.asarray(np.arange(length) < size, float))
 
+    def read_groups(self) -> SplitGroups | None:
+        """Return the groups by which the rows were split, if they were."""
+        if self._groups_checksum is None:
+            return None
+        return SplitGroups.read(self.folder, self.source["groups"], self._groups_checksum)
+
     def __repr__(self) -> str:
         return (
             f"FilePartition({sum(self.sizes)} rows of {list(self.columns)} in {len(self.sizes)} "
             f"shards of {min(self.sizes)} to {max(self.sizes)} rows)"
         )
-
-
-def _file(folder: Path, shard: int, column: int) -> Path:
-    # by the column's number: its name may be no file name, e.g. "km/h"
-    return folder / f"{shard:05}.{column}.bin"
 
 
 def _read(file: BinaryIO, array: np.ndarray) -> None:
@@ -102,23 +109,30 @@ def _read(file: BinaryIO, array: np.ndarray) -> None:
 
 
 def _verify(name: str, array: np.ndarray, checksum: int) -> None:
-    if _checksum(array) != checksum:
+    if rows_checksum(array) != checksum:
         raise ValueError(
             f"{name} is damaged: its rows are not those that were written. Delete its folder and "
             "split the rows again."
         )
 
 
-def _checksum(array: np.ndarray, before: int = 0) -> int:
-    return zlib.crc32(array.reshape(-1).view(np.uint8).data, before)
+class SplitSettings(NamedTuple):
+    """How rows are split into files, as the arguments of `split` say."""
+
+    num_shards: int
+    seed: int
+    columns: Columns | None
+    groups: str | None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the settings as they are read from a file."""
+        return json.loads(json.dumps(self._asdict(), default=int))
 
 
 def split_to_files(
     rows: Any,
-    num_shards: int,
+    settings: SplitSettings,
     folder: Path,
-    seed: int,
-    columns: Columns | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> FilePartition:
     """Split rows that are read in batches into the files of a folder.
@@ -126,40 +140,71 @@ def split_to_files(
     `advance` is called with the number of rows of every batch. A folder that already holds the
     same split of the same rows is reused.
     """
-    check_num_shards(num_shards)
-    settings = {"num_shards": int(num_shards), "seed": int(seed), "columns": columns}
-    settings = json.loads(json.dumps(settings))  # as they will be read
+    check_num_shards(settings.num_shards)
     if (folder / MANIFEST).exists():
-        return _existing_split(folder, settings, rows)
+        return _existing_split(folder, settings.plain(), rows)
     check_outside(folder, rows)
     with claim(folder):
         if (folder / MANIFEST).exists():  # another process has just finished
-            return _existing_split(folder, settings, rows)
-        source = settings | {"rows": fingerprint_rows(rows)}
-        return write_split(rows, source, folder, advance)
+            return _existing_split(folder, settings.plain(), rows)
+        source = {"rows": fingerprint_rows(rows)}
+        return write_split(rows, settings, folder, advance, source)
 
 
 def write_split(
-    rows: Any, source: Mapping[str, Any], folder: Path, advance: Callable[[int], None]
+    rows: Any,
+    settings: SplitSettings,
+    folder: Path,
+    advance: Callable[[int], None],
+    source: Mapping[str, Any] = MappingProxyType({}),
 ) -> FilePartition:
     """Split rows into the files of a folder that belongs to this process.
 
     Args:
         rows: rows that are read in batches.
-        source: `num_shards`, `seed` and `columns`, and what else the folder is to record.
+        settings: how to split them.
         folder: the folder.
         advance: called with the number of rows of every batch.
+        source: what the folder is to record beside the settings.
     """
     for file in folder.iterdir():  # of a split that was interrupted
         if OWN_FILES.fullmatch(file.name):
             file.unlink()
-    num_shards = source["num_shards"]
-    assignment = _ShardAssignment(num_shards, source["seed"])
-    writer = _ShardWriter(folder, num_shards)
-    for batch in batches(rows):
-        arrays = as_rows(choose_columns(batch, source["columns"]), writer.num_rows)
+    writer, groups = _write_rows(rows, settings, folder, advance)
+    manifest = {
+        "version": VERSION,
+        "sizes": writer.sizes.tolist(),
+        "columns": writer.columns,
+        "checksums": writer.checksums,
+        "source": {**settings.plain(), **source},
+    }
+    if groups:
+        manifest["groups_checksum"] = groups.write(folder)
+    new = folder / (MANIFEST + ".new")
+    with open_like_folder(new, "w") as file:
+        file.write(json.dumps(manifest))
+    new.replace(folder / MANIFEST)
+    return FilePartition(folder)
+
+
+def _write_rows(
+    rows: Any, settings: SplitSettings, folder: Path, advance: Callable[[int], None]
+) -> tuple[ShardWriter, SplitGroups | None]:
+    """Write rows to the files of their shards; return what was written, and the groups, if any."""
+    num_shards, seed, columns, column = settings
+    assignment = ShardAssignment(num_shards, seed)
+    writer = ShardWriter(folder, num_shards)
+    groups, encoders = None, {}
+    if column is not None:
+        index = index_groups(rows, column, columns)
+        groups = SplitGroups(column, index, assign_groups(index.counts, num_shards, seed))
+        encoders = {label_source(column, columns): index.numbers}
+    for batch in batches(rows, encoders):
+        arrays = as_rows(choose_columns(batch, columns), writer.num_rows)
         count = len(next(iter(arrays.values())))
-        writer.write(arrays, assignment.next(count))
+        writer.write(
+            arrays, groups.shards[arrays[groups.column]] if groups else assignment.next(count)
+        )
         advance(count)
     writer.flush()
     if writer.num_rows == 0:
@@ -169,18 +214,7 @@ def write_split(
             f"num_shards must lie between 1 and the number of rows ({writer.num_rows}); "
             f"got {num_shards}. Try fewer shards."
         )
-    manifest = {
-        "version": VERSION,
-        "sizes": writer.sizes.tolist(),
-        "columns": writer.columns,
-        "checksums": writer.checksums,
-        "source": source,
-    }
-    new = folder / (MANIFEST + ".new")
-    with open_like_folder(new, "w") as file:
-        file.write(json.dumps(manifest))
-    new.replace(folder / MANIFEST)
-    return FilePartition(folder)
+    return writer, groups
 
 
 def _existing_split(folder: Path, settings: dict[str, Any], rows: Any) -> FilePartition:
@@ -204,83 +238,3 @@ def _existing_split(folder: Path, settings: dict[str, Any], rows: Any) -> FilePa
             + ". Delete the folder to split them again, or use another."
         )
     return partition
-
-
-class _ShardAssignment:
-    """The random sequence of the shards of consecutive rows: every K rows are a permutation."""
-
-    def __init__(self, num_shards: int, seed: int):
-        self._num_shards = num_shards
-        self._generator = np.random.default_rng(seed)
-        self._upcoming = np.empty(0, int)
-
-    def next(self, count: int) -> np.ndarray:
-        """Return the shards of the next `count` rows."""
-        num_missing = count - len(self._upcoming)
-        if num_missing > 0:
-            rounds = np.tile(np.arange(self._num_shards), (-(-num_missing // self._num_shards), 1))
-            permuted = self._generator.permuted(rounds, axis=1).ravel()
-            self._upcoming = np.concatenate([self._upcoming, permuted])
-        shards, self._upcoming = self._upcoming[:count], self._upcoming[count:]
-        return shards
-
-
-class _ShardWriter:
-    """Append rows to the files of their shards, through a buffer.
-
-    Attributes:
-        num_rows: rows written so far.
-        sizes: rows of each shard.
-        columns: type and shape of the entries of each column.
-        checksums: of the files of each shard, by column.
-    """
-
-    def __init__(self, folder: Path, num_shards: int):
-        self.num_rows = 0
-        self.sizes = np.zeros(num_shards, int)
-        self.columns: dict[str, Any] = {}
-        self.checksums: list[list[int]] = []
-        self._folder = folder
-        self._buffers: list[list[Batch]] = [[] for _ in range(num_shards)]
-        self._num_buffered_bytes = 0
-
-    def write(self, arrays: Batch, shards: np.ndarray) -> None:
-        """Write rows, given the shard of each."""
-        arrays = {  # in the byte order of this machine
-            name: array.astype(array.dtype.newbyteorder("="), copy=False)
-            for name, array in arrays.items()
-        }
-        self._check_columns(arrays)
-        by_shard = np.argsort(shards, kind="stable")
-        counts = np.bincount(shards, minlength=len(self.sizes))
-        ends = np.cumsum(counts)[:-1]
-        parts = {name: np.split(array[by_shard], ends) for name, array in arrays.items()}
-        for shard in np.flatnonzero(counts):
-            self._buffers[shard].append({name: part[shard] for name, part in parts.items()})
-        self.sizes += counts
-        self.num_rows += len(shards)
-        self._num_buffered_bytes += sum(array.nbytes for array in arrays.values())
-        if self._num_buffered_bytes > BUFFER_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the buffered rows to the files."""
-        for shard, parts in enumerate(self._buffers):
-            for column, name in enumerate(self.columns if parts else ()):
-                array = np.concatenate([part[name] for part in parts])
-                with open_like_folder(_file(self._folder, shard, column), "ab") as file:
-                    array.tofile(file)
-                self.checksums[shard][column] = _checksum(array, self.checksums[shard][column])
-            parts.clear()
-        self._num_buffered_bytes = 0
-
-    def _check_columns(self, arrays: Batch) -> None:
-        columns = {name: [array.dtype.str, list(array.shape[1:])] for name, array in arrays.items()}
-        if not self.columns:
-            self.columns = columns
-            self.checksums = [[0] * len(columns) for _ in self.sizes]
-        elif columns != self.columns:
-            raise ValueError(
-                f"all rows must have the same columns, {self.columns}; got {columns} from row "
-                f"{self.num_rows} on. Give all files the same columns and types."
-            )

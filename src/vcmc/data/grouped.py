@@ -1,18 +1,20 @@
 """Rows that belong to groups: labels of any kind, and partitions whose shards hold whole groups."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
+from .columns import check_group_column
+from .files import FilePartition
+from .group_labels import checked_labels, named_labels
 from .labels import as_coords
+from .partition import Partition
 from .rows import as_rows, named_columns, native
 from .shard import AbstractPartition, InMemoryShards, Shard
 from .tiles import TileLayout, tiled
-
-MAX_NAMED_LABELS = 3  # in a message
 
 
 def encode_groups(
@@ -26,20 +28,23 @@ def encode_groups(
         table: arrays with one entry per group; labels that only it has are groups without rows.
     """
     columns = dict(named_columns(rows))
-    if column not in columns:
-        raise ValueError(
-            f"groups must name a column of the rows, one of {list(columns)}; got {column!r}."
-        )
+    check_group_column(column, columns)
     labels = checked_labels(columns[column], f"rows[{column!r}]")
-    known = labels if table is None else np.concatenate([labels, table[column]])
-    unique = np.unique(known)
-    if table is not None and len(missing := np.setdiff1d(labels, table[column])):
+    unique, codes = np.unique(labels, return_inverse=True)
+    if table is not None:
+        codes = _numbers_in_table(unique, table[column])[codes]
+        unique = table[column]
+    return {**columns, column: codes}, as_coords(unique)
+
+
+def _numbers_in_table(labels: np.ndarray, known: np.ndarray) -> Int[np.ndarray, " label"]:
+    """Return the numbers of labels among those of the table of groups, which are in order."""
+    if len(missing := np.setdiff1d(labels, known)):
         raise ValueError(
             f"the table of groups must have an entry for every group of the rows; {len(missing)} "
-            f"are missing, e.g. {_named(missing)}."
+            f"are missing, e.g. {named_labels(missing)}."
         )
-    codes = np.searchsorted(unique, labels)
-    return {**columns, column: codes}, as_coords(unique)
+    return np.searchsorted(known, labels)
 
 
 def checked_table(table: Any, column: str) -> dict[str, np.ndarray]:
@@ -53,80 +58,91 @@ def checked_table(table: Any, column: str) -> dict[str, np.ndarray]:
     labels = checked_labels(columns.pop(column), f"group_rows[{column!r}]")
     unique, counts = np.unique(labels, return_counts=True)
     if (counts > 1).any():
-        raise ValueError(
-            f"group_rows must have one row per group; got several of {_named(unique[counts > 1])}."
-        )
+        repeated = named_labels(unique[counts > 1])
+        raise ValueError(f"group_rows must have one row per group; got several of {repeated}.")
     order = np.argsort(labels, kind="stable")
     arrays = as_rows(columns) if columns else {}
     return {column: labels[order]} | {name: array[order] for name, array in arrays.items()}
 
 
-def checked_labels(values: Any, name: str) -> np.ndarray:
-    """Return labels as an array of one sortable type; refuse missing ones."""
-    labels = np.asarray(values)
-    if labels.ndim != 1:
-        raise ValueError(f"{name} must hold one label per row; got shape {labels.shape}.")
-    if labels.dtype.kind == "f":
-        if not np.isfinite(labels).all():
-            count = int(np.sum(~np.isfinite(labels)))
-            raise ValueError(_missing_labels(name, count, int(np.argmax(~np.isfinite(labels)))))
-        if (labels == np.round(labels)).all():
-            labels = labels.astype(np.int64)
-    if labels.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in labels])
-        if missing.any():
-            raise ValueError(_missing_labels(name, int(missing.sum()), int(np.argmax(missing))))
-        labels = np.array([str(value) for value in labels])
-    if labels.dtype.kind in "Mm" and np.isnat(labels).any():
-        missing = np.isnat(labels)
-        raise ValueError(_missing_labels(name, int(missing.sum()), int(np.argmax(missing))))
-    return labels
+class GroupMembers(NamedTuple):
+    """The groups that the shards of a partition hold.
+
+    Attributes:
+        labels: the labels of all groups, in increasing order.
+        values: what the column of groups holds for each: its number, or the label itself.
+        members: for each shard, the places of its groups in `labels`, in increasing order.
+        sizes: for each shard, the numbers of rows of these groups.
+    """
+
+    labels: np.ndarray
+    values: Int[np.ndarray, " group"]
+    members: list[Int[np.ndarray, " group"]]
+    sizes: list[Int[np.ndarray, " group"]]
+
+    @classmethod
+    def of_partition(cls, partition: AbstractPartition, column: str) -> "GroupMembers":
+        """Return the groups of a partition; its shards are loaded only where they must be."""
+        stored = partition.read_groups() if isinstance(partition, FilePartition) else None
+        if stored is not None and stored.column == column:
+            shards = range(partition.num_shards)
+            members = [np.flatnonzero(stored.shards == shard) for shard in shards]
+            labels, counts = stored.groups
+            sizes = [counts[numbers] for numbers in members]
+            return cls(as_coords(labels), np.arange(len(labels)), members, sizes)
+        values, sizes = [], []
+        for shard in range(partition.num_shards):
+            unique, counts = np.unique(_shard_values(partition, shard, column), return_counts=True)
+            values.append(unique)
+            sizes.append(counts)
+        _check_whole(values, column)
+        together = np.sort(np.concatenate(values))
+        return cls(together, together, [np.searchsorted(together, v) for v in values], sizes)
 
 
-def _missing_labels(name: str, count: int, first: int) -> str:
-    return (
-        f"{name} must give a group to every row; {count} labels are missing (first: row {first}). "
-        "Drop these rows, or give them a label of their own."
-    )
+def _shard_values(partition: AbstractPartition, shard: int, column: str) -> np.ndarray:
+    """Return the column of groups of a shard."""
+    if isinstance(partition, Partition) and column in partition.rows:
+        return partition.rows[column][partition.members[shard]]
+    return _column_of(partition.load(shard), column)
 
 
-def _named(labels: np.ndarray) -> str:
-    return ", ".join(repr(label) for label in labels[:MAX_NAMED_LABELS].tolist())
+def _column_of(shard: Shard, column: str) -> Int[np.ndarray, " row"]:
+    """Return the column of groups of a shard without padding."""
+    if column not in shard.rows:
+        raise ValueError(
+            f"the model's groups are the column {column!r}, which the rows of a shard do "
+            f"not have; they have {list(shard.rows)}."
+        )
+    return np.asarray(shard.rows[column])[np.asarray(shard.weights) > 0]
 
 
-class GroupedPartition(AbstractPartition):
-    """A partition whose shards hold whole groups, laid out in tiles.
+class TiledPartition(AbstractPartition):
+    """A partition whose shards hold whole groups, laid out in tiles, in any process.
 
     Args:
-        partition: the partition; its column of groups holds numbers.
+        partition: the partition.
         column: the column of groups.
-        labels: the labels of groups 0, 1, …; by default the numbers that the column holds.
-        table: arrays with one entry per label, which are added to the rows of the group.
+        layout: the layout of a shard.
+        values: what the column of groups holds, in increasing order; None if it holds numbers.
+        numbers: the number of the group of each of these values.
+        table: arrays with one entry per group, which are added to the rows of the group.
     """
 
     def __init__(
         self,
         partition: AbstractPartition,
         column: str,
-        labels: np.ndarray | None = None,
-        table: Mapping[str, np.ndarray] | None = None,
+        layout: TileLayout,
+        values: np.ndarray | None,
+        numbers: Int[np.ndarray, " group"],
+        table: Mapping[str, np.ndarray],
     ):
         self.partition = partition
         self.column = column
-        self.table = {name: array for name, array in (table or {}).items() if name != column}
-        self.members: list[np.ndarray] = []
-        sizes = []
-        for number in range(partition.num_shards):
-            codes, counts = np.unique(self._codes(partition.load(number)), return_counts=True)
-            self.members.append(codes)
-            sizes.append(counts)
-        _check_whole(self.members, column)
-        self.sizes = sizes  # numbers of rows, in the order of members
-        self.layout = TileLayout.for_sizes(sizes)
-        if labels is None:
-            labels = np.sort(np.concatenate(self.members))
-            self.members = [np.searchsorted(labels, codes) for codes in self.members]
-        self.labels = labels
+        self.layout = layout
+        self.table = {name: array for name, array in table.items() if name != column}
+        self._values, self._numbers = values, numbers
 
     @property
     def in_memory(self) -> bool:  # type: ignore[override]
@@ -137,22 +153,17 @@ class GroupedPartition(AbstractPartition):
     def num_shards(self) -> int:
         return self.partition.num_shards
 
-    def _codes(self, shard: Shard) -> Int[np.ndarray, " row"]:
-        if self.column not in shard.rows:
-            raise ValueError(
-                f"the model's groups are the column {self.column!r}, which the rows of a shard do "
-                f"not have; they have {list(shard.rows)}."
-            )
-        return np.asarray(shard.rows[self.column])[np.asarray(shard.weights) > 0]
-
     def load(self, shard: int) -> Shard:
-        """Return one shard with its rows laid out by groups."""
+        """Return one shard with its rows laid out by groups, which are numbered from zero."""
         plain = self.partition.load(shard)
-        codes = self._codes(plain)
-        groups, numbers, weights = tiled(codes, self.layout)
+        values = _column_of(plain, self.column)
+        places = values if self._values is None else np.searchsorted(self._values, values)
+        codes = self._numbers[places]
+        groups, order, weights = tiled(codes, self.layout)
         is_row = np.asarray(plain.weights) > 0
-        rows = {name: np.asarray(array)[is_row][numbers] for name, array in plain.rows.items()}
-        rows |= {name: native(values)[rows[self.column]] for name, values in self.table.items()}
+        rows = {name: np.asarray(array)[is_row][order] for name, array in plain.rows.items()}
+        rows[self.column] = codes[order]
+        rows |= {name: native(entries)[codes[order]] for name, entries in self.table.items()}
         arrays = {name: jnp.asarray(array) for name, array in rows.items()}
         return Shard(arrays, jnp.asarray(weights), groups)
 
@@ -160,7 +171,55 @@ class GroupedPartition(AbstractPartition):
         return self.partition.is_small(max_bytes)
 
     def subset(self, shards: Sequence[int]) -> AbstractPartition:
-        return InMemoryShards({shard: self.load(shard) for shard in shards}, self.num_shards)
+        if self.in_memory:
+            return InMemoryShards({shard: self.load(shard) for shard in shards}, self.num_shards)
+        partition = self.partition.subset(shards)
+        return TiledPartition(
+            partition, self.column, self.layout, self._values, self._numbers, self.table
+        )
+
+    def has(self, shard: int) -> bool:
+        return self.partition.has(shard)
+
+
+class GroupedPartition(TiledPartition):
+    """A partition whose shards hold whole groups, laid out in tiles, with the labels of groups.
+
+    Args:
+        partition: the partition; its column of groups holds numbers.
+        column: the column of groups.
+        labels: the labels of groups 0, 1, …; by default those by which the rows were split into
+            files, or the numbers that the column holds.
+        table: arrays with one entry per label, which are added to the rows of the group; labels
+            that only it has are groups without rows.
+
+    Attributes:
+        labels: the labels of all groups.
+        members: for each shard, the numbers of its groups.
+        sizes: for each shard, the numbers of rows of its groups.
+    """
+
+    def __init__(
+        self,
+        partition: AbstractPartition,
+        column: str,
+        labels: np.ndarray | None = None,
+        table: Mapping[str, np.ndarray] | None = None,
+    ):
+        groups = GroupMembers.of_partition(partition, column)
+        if labels is not None:
+            numbers = groups.values
+        elif table:
+            numbers, labels = _numbers_in_table(groups.labels, table[column]), table[column]
+        else:
+            numbers, labels = np.arange(len(groups.labels)), groups.labels
+        is_numbered = np.array_equal(groups.values, np.arange(len(groups.values)))
+        layout = TileLayout.for_sizes(groups.sizes)
+        values = None if is_numbered else groups.values
+        super().__init__(partition, column, layout, values, numbers, table or {})
+        self.labels = as_coords(labels)
+        self.members = [numbers[places] for places in groups.members]
+        self.sizes = groups.sizes
 
     @property
     def absent(self) -> Int[np.ndarray, " group"]:
@@ -190,6 +249,6 @@ def _check_whole(members: Sequence[np.ndarray], column: str) -> None:
         split = codes[counts > 1]
         raise ValueError(
             f"every group must lie in one shard; {len(split)} groups of {column!r} have rows in "
-            f"several, e.g. {_named(split)}. Split the rows by groups: vcmc.split(rows, "
+            f"several, e.g. {named_labels(split)}. Split the rows by groups: vcmc.split(rows, "
             f"num_shards, groups={column!r})."
         )

@@ -12,9 +12,10 @@ import numpy as np
 from ..progress import ProgressDisplay, ProgressMode, Stage
 from .batches import is_large, with_arrays
 from .columns import Columns, check_columns
-from .files import FilePartition, split_to_files, write_split
+from .files import FilePartition, SplitSettings, split_to_files, write_split
 from .folders import discard, temporary_folder
-from .rows import Rows, as_rows, native
+from .group_labels import assign_groups, checked_labels
+from .rows import Rows, as_rows, named_columns, native
 from .shard import (
     AbstractPartition,
     InMemoryShards,
@@ -94,7 +95,8 @@ def split(
         stratify: a column's name, or one level per row: each level is spread over all shards as
             evenly as possible. Use it where a level is rare.
         groups: a column's name, or one label per row: rows with the same label stay in one shard.
-            Sizes then differ by as much as the groups' sizes demand.
+            Sizes then differ by as much as the groups' sizes demand. Of rows that are read in
+            batches it is a column, which may hold labels of any kind.
         columns: the arrays to make of a file's columns, e.g.
             `{"y": "clicked", "x": ["age", "income"]}`; by default an array for each.
         folder: folder for the files of rows that are read in batches; by default a temporary
@@ -110,15 +112,11 @@ def split(
     [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     """
     if folder is not None or columns is not None or is_large(rows):
-        if stratify is not None or groups is not None:
-            raise ValueError(
-                "stratify and groups are for rows in memory; rows that are read in batches are "
-                "split at random. Leave them out, or load the rows."
-            )
         check_seed(seed)
         check_columns(columns)
-        source = with_arrays(rows) if is_large(rows) else as_rows(rows)
-        return _split_on_disk(source, num_shards, seed, columns, folder, progress)
+        _check_batched(stratify, groups)
+        settings = SplitSettings(num_shards, seed, columns, groups)
+        return _split_on_disk(_batched(rows, groups), settings, folder, progress)
     arrays = as_rows(rows)
     num_rows = len(next(iter(arrays.values())))
     if not isinstance(num_shards, int | np.integer):
@@ -135,12 +133,12 @@ def split(
             "split takes stratify or groups, not both: a group cannot be kept whole and spread. "
             "Leave one of them out."
         )
-    generator = np.random.default_rng(seed)
     if groups is not None:
         labels = _labels(groups, arrays, num_rows, "groups")
-        members = _assign_groups(labels, int(num_shards), generator)
+        shards = assign_groups(np.bincount(labels), int(num_shards), seed)[labels]
+        members = [np.flatnonzero(shards == shard) for shard in range(num_shards)]
     else:
-        order = generator.permutation(num_rows)
+        order = np.random.default_rng(seed).permutation(num_rows)
         if stratify is not None:
             levels = _labels(stratify, arrays, num_rows, "stratify")
             order = order[np.argsort(levels[order], kind="stable")]
@@ -148,34 +146,51 @@ def split(
     return Partition(arrays, tuple(np.sort(indices) for indices in members))
 
 
+def _check_batched(stratify: Any, groups: Any) -> None:
+    """Refuse arguments that rows which are read in batches cannot be split by."""
+    if stratify is not None:
+        raise ValueError(
+            "stratify is for rows in memory; rows that are read in batches are split at random, "
+            "or by groups. Leave it out, or load the rows."
+        )
+    if groups is not None and not isinstance(groups, str):
+        raise ValueError(
+            "groups must name a column of rows that are read in batches, e.g. groups='county'; "
+            f"got {type(groups).__name__}."
+        )
+
+
+def _batched(rows: Any, groups: str | None) -> Any:
+    """Return rows in a form that is read in batches; labels that are in memory are checked."""
+    if groups is None:
+        return with_arrays(rows) if is_large(rows) else as_rows(rows)
+    if isinstance(rows, str | os.PathLike):
+        return rows
+    columns = dict(named_columns(rows))
+    if groups in columns and not is_large({groups: columns[groups]}):
+        columns[groups] = checked_labels(columns[groups], f"rows[{groups!r}]")
+    return with_arrays(columns)
+
+
 def _split_on_disk(
-    rows: Any,
-    num_shards: int,
-    seed: int,
-    columns: Columns | None,
-    folder: str | Path | None,
-    progress: ProgressMode,
+    rows: Any, settings: SplitSettings, folder: str | Path | None, progress: ProgressMode
 ) -> FilePartition:
     """Split rows into files; those in a temporary folder are deleted with the partition."""
     with ProgressDisplay(progress) as display:
         stage = display.stage("split rows", None)
         if folder is not None:
-            path = Path(folder)
-            partition = split_to_files(rows, num_shards, path, seed, columns, stage.advance)
+            partition = split_to_files(rows, settings, Path(folder), stage.advance)
         else:
-            partition = _temporary_split(rows, num_shards, seed, columns, stage)
+            partition = _temporary_split(rows, settings, stage)
         stage.finish()
     return partition
 
 
-def _temporary_split(
-    rows: Any, num_shards: int, seed: int, columns: Columns | None, stage: Stage
-) -> FilePartition:
-    check_num_shards(num_shards)
-    source = {"num_shards": int(num_shards), "seed": int(seed), "columns": columns}
+def _temporary_split(rows: Any, settings: SplitSettings, stage: Stage) -> FilePartition:
+    check_num_shards(settings.num_shards)
     folder, lock = temporary_folder()
     try:
-        partition = write_split(rows, source, folder, stage.advance)
+        partition = write_split(rows, settings, folder, stage.advance)
     except BaseException:
         discard(folder, os.getpid(), lock)
         raise
@@ -248,22 +263,3 @@ def _labels(labels: Any, arrays: Rows, num_rows: int, argument: str) -> np.ndarr
             f"{argument} must be labels of one type, all numbers or all strings; got a mixture, "
             "e.g. missing values among strings. Give missing values a label of their own."
         ) from None
-
-
-def _assign_groups(
-    labels: np.ndarray, num_shards: int, generator: np.random.Generator
-) -> list[np.ndarray]:
-    """Assign each group, the largest first, to the shard with the fewest rows so far."""
-    counts = np.bincount(labels)
-    if num_shards > len(counts):
-        raise ValueError(
-            f"num_shards must not exceed the number of groups ({len(counts)}), which stay whole; "
-            f"got {num_shards}. Try fewer shards."
-        )
-    shuffled = generator.permutation(len(counts))
-    sizes = np.zeros(num_shards, int)
-    shard_of = np.empty(len(counts), int)
-    for group in shuffled[np.argsort(-counts[shuffled], kind="stable")]:
-        shard_of[group] = np.argmin(sizes)
-        sizes[shard_of[group]] += counts[group]
-    return [np.flatnonzero(shard_of[labels] == shard) for shard in range(num_shards)]

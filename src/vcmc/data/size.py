@@ -31,7 +31,7 @@ class RowsSize(NamedTuple):
 class FileRows:
     """Rows of a file, and the arrays that are made of its columns, as `split` takes them."""
 
-    path: str
+    path: Any
     columns: Columns | None = None
 
 

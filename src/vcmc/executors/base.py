@@ -84,12 +84,20 @@ class AbstractExecutor(abc.ABC):
             one_by_one: tasks are long: assign each by itself to whichever worker is free.
         """
 
-    def map(self, work: Work, tasks: Sequence[Task], shard_cache: ShardCache) -> Iterator[Any]:
+    def map(
+        self,
+        work: Work,
+        tasks: Sequence[Task],
+        shard_cache: ShardCache,
+        advance: Callable[[int], None] = no_progress,
+        one_by_one: bool = False,
+    ) -> Iterator[Any]:
         """Yield the results of the tasks in their order; raise a `TaskError` if one fails.
 
         Errors of vcmc itself are raised as they are.
         """
-        for task, outcome in zip(tasks, self.outcomes(work, tasks, shard_cache), strict=True):
+        outcomes = self.outcomes(work, tasks, shard_cache, advance, one_by_one)
+        for task, outcome in zip(tasks, outcomes, strict=True):
             error = outcome.error
             if error is None or type(error).__module__.startswith("vcmc."):
                 yield outcome.get()

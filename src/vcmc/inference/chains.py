@@ -232,7 +232,7 @@ def make_chain(
     shard_cache: ShardCache, task: Task, advance: Callable[[int], None], plan: Plan
 ) -> ChainResult:
     """Sample one chain, in any process, or continue the part that the task or the store has."""
-    (shard,), number, begun = task
+    (shard,), number, begun, _ = task
     if not plan.store:
         return _sample_chain(shard_cache, task, advance, plan, begun, None)
     folder = plan.store.chain(shard, number, plan.attempt)

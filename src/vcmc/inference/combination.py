@@ -40,7 +40,7 @@ from .arguments import (
 from .assessment import assess, result_tree
 from .clock import Clock
 from .draw_counts import needs_more_draws
-from .local_stage import with_locals
+from .local_stage import LocalsRequest, with_locals
 from .preparation import result_target
 from .shard_summary import ShardSummary, summarize_shards, summarize_streamed_shards
 
@@ -259,7 +259,9 @@ def combine(
     labels = draws_labels(draws) if model is None else model.labels
     groups = combined.groups | labels.groups
     if target is not None and target.model.local is not None:
-        groups, assessment = with_locals(target, combined.points, None, seed, groups, assessment)
+        groups, _, assessment = with_locals(
+            target, combined.points, LocalsRequest(None, seed), groups, assessment
+        )
         settings["groups"] = target.model.local.groups
         clock.lap("locals")
     settings |= combined.settings | clock.seconds

@@ -4,94 +4,104 @@ Every draw of the global parameters gets one draw of every group's local paramet
 them would be too large for a result, they are summarized shard by shard.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data.cache import ShardCache, Task
+from ..data.cache import Task
 from ..data.grouped import GroupedPartition
 from ..data.labels import COORDS_GROUP, DIMS_GROUP
-from ..groups.local_draws import STATISTICS, draw_locals, summarize_locals
+from ..executors import AbstractExecutor
+from ..executors.base import no_progress
+from ..groups.local_draws import STATISTICS
 from ..groups.local_model import LocalModel
+from ..progress import ProgressDisplay
+from ..results.local_files import LocalIndex, LocalPart, LocalsFolder, check_pyarrow, identity_of
+from ..results.store import LOCAL_DRAWS, state_versions
 from ..results.tree import NUM_ROWS, SIZES_GROUP
 from ..target import Target
 from .assessment import Assessment
+from .local_tasks import LocalPlan, LocalsMode, draw_groups, draw_parts, groups_at_once
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-LocalsMode = Literal["draws", "summary", "none"]
-MODES = ("draws", "summary", "none")
+MODES = ("draws", "summary", "file", "none")
 MAX_TREE_BYTES = 2**28  # of local draws in a result, unless the user asks for more
 MAX_SUMMARY_DRAWS = 1000  # that are summarized: means are off by 0.03 sd
 MIN_ACCEPTANCE = 0.1  # of proposals; below, hundreds of draws in thousands are different
 LOCAL_STREAM = 3  # of the seed's random numbers; the first ones are those of preparing and sampling
 
 
+@dataclass(frozen=True)
+class LocalsRequest:
+    """How local parameters are to be reported.
+
+    Attributes:
+        mode: what to report; None means all draws where they are few enough, else a summary.
+        seed: the seed of the run.
+        folder: where local draws are stored, if the run has a directory.
+        display: where progress is shown.
+    """
+
+    mode: LocalsMode | None
+    seed: int
+    folder: LocalsFolder | None = None
+    display: ProgressDisplay | None = None
+
+
 class LocalResults(NamedTuple):
-    """The groups of a tree that hold local parameters, and a doubt about them, if there is one."""
+    """The groups of a tree that hold local parameters, its attributes, and a doubt, if any."""
 
     groups: dict[str, dict[str, np.ndarray]]
+    settings: dict[str, str]
     doubt: str = ""
 
 
-def check_mode(mode: Any) -> None:
+def check_mode(mode: Any, has_store: bool) -> None:
     """Refuse what is not a way to report local parameters."""
     if mode is not None and mode not in MODES:
-        raise ValueError(f'locals must be "draws", "summary" or "none"; got {mode!r}.')
+        raise ValueError(f'locals must be "draws", "summary", "file" or "none"; got {mode!r}.')
+    if mode == "file":
+        if not has_store:
+            raise ValueError(
+                'locals="file" writes to the run directory: pass one, e.g. '
+                'infer(..., store="runs/a", locals="file").'
+            )
+        check_pyarrow()
 
 
 def local_results(
-    target: Target, points: Float[np.ndarray, "chain draw dim"], mode: LocalsMode | None, seed: int
+    target: Target, points: Float[np.ndarray, "chain draw dim"], request: LocalsRequest
 ) -> LocalResults:
     """Draw the local parameters of all groups, and return them as groups of a tree.
 
     Args:
         target: the target of a model with local parameters.
         points: the posterior draws.
-        mode: what to report; by default all draws where they are few enough, else a summary.
-        seed: the seed of the run.
+        request: what to report.
     """
     local = cast(LocalModel, target.model.local)
     partition = cast(GroupedPartition, target.shard_cache.partition)
-    num_chains, num_draws, dim = points.shape
-    num_values = num_chains * num_draws * len(partition.labels) * local.space.dim
-    if mode is None:
-        mode = "draws" if 8 * num_values <= MAX_TREE_BYTES else "summary"
-    if mode == "none":
-        return LocalResults({})
-    flat = points.reshape(-1, dim)
-    if mode == "summary":
-        count = min(len(flat), MAX_SUMMARY_DRAWS)
-        flat = flat[np.arange(count) * len(flat) // count]
-    key = jax.random.fold_in(jax.random.key(seed), LOCAL_STREAM)
-    work = partial(
-        _draw_shard, points=flat, key_data=np.asarray(jax.random.key_data(key)), mode=mode
-    )
-    tasks = [Task((shard,)) for shard in range(target.num_shards)]
-    parts = list(target.executor.map(work, tasks, target.shard_cache))
-    members = list(partition.members)
-    if len(partition.absent):
-        parts.append(
-            _draw(target.model, partition.absent_shard(), target.num_shards, flat, key, mode)
-        )
-        members.append(partition.absent)
-    arrays = _assembled([values for values, _ in parts], members, len(partition.labels))
-    dims = _dims(arrays, local.groups)
-    acceptance = np.concatenate([share for _, share in parts])
+    plan = _plan(local, partition, points, request)
+    if plan.mode == "none":
+        return LocalResults({}, {})
+    parts = _parts(target, partition, plan, request.display)
+    members = [*partition.members, *([partition.absent] if len(partition.absent) else [])]
+    arrays = _assembled([part.values for part in parts], members, len(partition.labels))
     groups: dict[str, dict[str, np.ndarray]] = {
-        DIMS_GROUP: {**dims, NUM_ROWS: np.array([local.groups])},
+        DIMS_GROUP: {**_dims(arrays, local.groups), NUM_ROWS: np.array([local.groups])},
         COORDS_GROUP: {local.groups: partition.labels},
         SIZES_GROUP: {NUM_ROWS: _group_sizes(partition)},
     }
-    if mode == "draws":
+    settings: dict[str, str] = {}
+    if plan.mode == "draws":
         groups["posterior"] = {
-            name: array.reshape(num_chains, num_draws, *array.shape[1:])
+            name: array.reshape(*points.shape[:2], *array.shape[1:])
             for name, array in arrays.items()
         }
     else:
@@ -99,7 +109,90 @@ def local_results(
             f"local_{statistic}": {name: array[index] for name, array in arrays.items()}
             for index, statistic in enumerate(STATISTICS)
         }
-    return LocalResults(groups, _doubt(acceptance))
+    if plan.mode == "file" and plan.folder:
+        shapes = {name: array.shape[2:] for name, array in arrays.items()}
+        plan.folder.save_index(_index(partition.labels, members, plan, shapes))
+        settings[LOCAL_DRAWS] = str(plan.folder.path)
+    return LocalResults(groups, settings, _doubt(np.concatenate([p.acceptance for p in parts])))
+
+
+def _plan(
+    local: LocalModel,
+    partition: GroupedPartition,
+    points: Float[np.ndarray, "chain draw dim"],
+    request: LocalsRequest,
+) -> LocalPlan:
+    num_chains, num_draws, dim = points.shape
+    num_values = num_chains * num_draws * len(partition.labels) * local.space.dim
+    mode = request.mode
+    if mode is None:
+        mode = "draws" if 8 * num_values <= MAX_TREE_BYTES else "summary"
+    flat = points.reshape(-1, dim)
+    if mode == "summary":
+        count = min(len(flat), MAX_SUMMARY_DRAWS)
+        flat = flat[np.arange(count) * len(flat) // count]
+    key = jax.random.fold_in(jax.random.key(request.seed), LOCAL_STREAM)
+    plan = LocalPlan(
+        flat,
+        num_chains,
+        np.asarray(jax.random.key_data(key)),
+        mode,
+        groups_at_once(len(flat), local.space.dim),
+        local.groups,
+    )
+    if request.folder is None or mode == "none":
+        return plan
+    identity = identity_of(
+        flat, plan.key, partition.labels, mode=mode, chains=num_chains, versions=state_versions()
+    )
+    token = request.folder.begin(identity)
+    return replace(plan, folder=request.folder, identity=identity, token=token)
+
+
+def _parts(
+    target: Target, partition: GroupedPartition, plan: LocalPlan, display: ProgressDisplay | None
+) -> list[LocalPart]:
+    """Return what was drawn for each shard, and for groups without rows, or stored before."""
+    labels = [partition.labels[numbers] for numbers in partition.members]
+    if plan.mode != "file":
+        labels = [None for _ in labels]
+    tasks = [Task((shard,), labels=labels[shard]) for shard in range(target.num_shards)]
+    absent = partition.absent
+    total = sum(plan.num_steps(len(numbers)) for numbers in [*partition.members, absent])
+    stage = display.stage("local draws", total) if display else None
+    advance = stage.advance if stage else no_progress
+    parts: dict[int, LocalPart] = {}
+    for shard in range(target.num_shards + bool(len(absent))) if plan.folder else ():
+        if stored := cast(LocalsFolder, plan.folder).part(shard, plan.identity):
+            parts[shard] = stored
+            advance(plan.num_steps(len(stored.acceptance)))
+    missing = [task for task in tasks if task.shards[0] not in parts]
+    executor = cast(AbstractExecutor, target.executor)
+    drawn = draw_parts(executor, target.shard_cache, missing, plan, advance)
+    parts |= {task.shards[0]: part for task, part in zip(missing, drawn, strict=True)}
+    last = target.num_shards
+    if len(absent) and last not in parts:
+        task = Task((last,), labels=partition.labels[absent])
+        parts[last] = draw_groups(target.model, partition.absent_shard(), task, advance, plan)
+    if stage:
+        stage.finish()
+    return [parts[number] for number in sorted(parts)]
+
+
+def _index(
+    labels: np.ndarray,
+    members: list[np.ndarray],
+    plan: LocalPlan,
+    shapes: dict[str, tuple[int, ...]],
+) -> LocalIndex:
+    """Return the file of every group, and its place there."""
+    files, places = np.empty(len(labels), int), np.empty(len(labels), int)
+    for file, numbers in enumerate(members):
+        files[numbers], places[numbers] = file, np.arange(len(numbers))
+    num_draws = len(plan.points) // plan.num_chains
+    return LocalIndex(
+        labels, files, places, plan.column, plan.num_chains, num_draws, shapes, plan.identity
+    )
 
 
 def stored_mode(tree: "DataTree", local: LocalModel) -> LocalsMode:
@@ -112,16 +205,15 @@ def stored_mode(tree: "DataTree", local: LocalModel) -> LocalsMode:
 def with_locals(
     target: Target,
     points: Float[np.ndarray, "chain draw dim"],
-    mode: LocalsMode | None,
-    seed: int,
+    request: LocalsRequest,
     groups: Mapping[str, Mapping[str, np.ndarray]],
     assessment: Assessment,
-) -> tuple[dict[str, dict[str, np.ndarray]], Assessment]:
-    """Return the groups of a tree with local parameters, and the assessment with their doubt."""
-    results = local_results(target, points, mode, seed)
+) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, str], Assessment]:
+    """Return the groups of a tree with local parameters, its attributes, and the assessment."""
+    results = local_results(target, points, request)
     if results.doubt:
         assessment = assessment.with_doubt(results.doubt)
-    return _merged(groups, results.groups), assessment
+    return _merged(groups, results.groups), results.settings, assessment
 
 
 def _merged(
@@ -139,28 +231,6 @@ def _doubt(acceptance: Float[np.ndarray, " group"]) -> str:
         f"The local draws of {poor} of {len(acceptance)} groups are unreliable: their local "
         "parameters are far from normal. Global parameters are not affected."
     )
-
-
-def _draw_shard(
-    shard_cache: ShardCache,
-    task: Task,
-    advance: Callable[[int], None],
-    points: np.ndarray,
-    key_data: np.ndarray,
-    mode: LocalsMode,
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    del advance
-    (number,) = task.shards
-    key = jax.random.wrap_key_data(jnp.asarray(key_data))
-    return _draw(shard_cache.model, shard_cache.shard(number), number, points, key, mode)
-
-
-def _draw(
-    model: Any, shard: Any, number: int, points: np.ndarray, key: Any, mode: LocalsMode
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    drawn = draw_locals(model.space, model.local, shard, points, jax.random.fold_in(key, number))
-    values = drawn.params if mode == "draws" else summarize_locals(drawn.params)
-    return values, drawn.acceptance
 
 
 def _assembled(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.batches import is_large
+from ..data.group_labels import index_groups
 from ..data.grouped import GroupedPartition, encode_groups
 from ..data.partition import LazyRows, split
 from ..data.shard import AbstractPartition
@@ -30,7 +31,7 @@ def as_partition(
     For a model with local parameters, shards hold whole groups.
     """
     if local is not None:
-        return _by_groups(rows, num_shards, seed, local)
+        return _by_groups(rows, num_shards, seed, folder, progress, local)
     if isinstance(rows, AbstractPartition):
         if num_shards not in (None, rows.num_shards):
             raise ValueError(
@@ -56,7 +57,12 @@ def as_partition(
 
 
 def _by_groups(
-    rows: Any, num_shards: int | None, seed: int, local: LocalModel
+    rows: Any,
+    num_shards: int | None,
+    seed: int,
+    folder: Path | None,
+    progress: ProgressMode,
+    local: LocalModel,
 ) -> AbstractPartition:
     """Return a partition whose shards hold whole groups."""
     if isinstance(rows, GroupedPartition):
@@ -64,16 +70,41 @@ def _by_groups(
     if isinstance(rows, AbstractPartition) or callable(rows):
         partition = as_partition(rows, num_shards, seed)
         return GroupedPartition(partition, local.groups, table=local.table)
-    if isinstance(rows, FileRows) or is_large(rows):
-        raise ValueError(
-            "rows of a model with groups must be in memory, or come from a function that loads "
-            "a shard of whole groups; got rows in files."
-        )
-    encoded, labels = encode_groups(rows, local.groups, local.table)
     if num_shards is None:
         raise ValueError("num_shards is required here, e.g. num_shards=20.")
-    partition = split(encoded, num_shards, seed=seed, groups=local.groups)
-    return GroupedPartition(partition, local.groups, labels, local.table)
+    if not is_on_disk(rows):
+        encoded, labels = encode_groups(rows, local.groups, local.table)
+        partition = split(encoded, num_shards, seed=seed, groups=local.groups)
+        return GroupedPartition(partition, local.groups, labels, local.table)
+    source = rows if isinstance(rows, FileRows) else FileRows(rows)
+    partition = split(
+        source.path,
+        num_shards,
+        seed=seed,
+        groups=local.groups,
+        columns=source.columns,
+        folder=folder,
+        progress=progress,
+    )
+    return GroupedPartition(partition, local.groups, table=local.table)
+
+
+def is_on_disk(rows: Any) -> bool:
+    """Return whether rows are read in batches."""
+    return isinstance(rows, FileRows) or is_large(rows)
+
+
+def _size(model: Model, rows: Any) -> RowsSize:
+    """Return the size of rows; a group is a row."""
+    size = rows_size(rows)
+    if model.local is None:
+        return size
+    if is_on_disk(rows):
+        source = rows if isinstance(rows, FileRows) else FileRows(rows)
+        labels = index_groups(source.path, model.local.groups, source.columns).labels
+    else:
+        labels = encode_groups(rows, model.local.groups, model.local.table)[1]
+    return RowsSize(len(labels), -(-size.num_bytes // len(labels)))
 
 
 def choose_shards(
@@ -101,17 +132,13 @@ def choose_shards(
     if request.store and (stored := request.store.settings()):
         reason = "as the run directory was begun."
         return split_rows(stored["num_shards"]), replace(request, num_shards_reason=reason)
-    is_on_disk = isinstance(rows, FileRows) or is_large(rows)
     try:
-        size = rows_size(rows)
-        if model.local is not None:  # a group is a row
-            labels = encode_groups(rows, model.local.groups, model.local.table)[1]
-            size = RowsSize(len(labels), -(-size.num_bytes // len(labels)))
+        size = _size(model, rows)
     except Exception:  # splitting the rows says what is wrong with them
         size = RowsSize(1, 0)
     partition, reason = choose_partition(
-        model.space.dim, size, request.executor, split_rows, is_on_disk
+        model.space.dim, size, request.executor, split_rows, is_on_disk(rows)
     )
     # to write the files of all shards once more would take too long
-    may_reduce = not is_on_disk and partition.num_shards > 1
+    may_reduce = not is_on_disk(rows) and partition.num_shards > 1
     return partition, replace(request, num_shards_reason=reason, may_reduce_shards=may_reduce)

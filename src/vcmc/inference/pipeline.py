@@ -19,7 +19,8 @@ from ..samplers import AbstractSampler
 from .arguments import check_model
 from .assessment import result_tree
 from .clock import Clock
-from .local_stage import LocalsMode, check_mode
+from .local_stage import check_mode
+from .local_tasks import LocalsMode
 from .partitioning import as_partition, choose_shards
 from .preparation import checked_target, prepare
 from .request import Request
@@ -98,8 +99,9 @@ def infer(
             all rows more often.
         locals: for a model with groups, how local parameters are reported: "draws" (in the
             posterior, one for each draw), "summary" (mean, sd and quantiles in the groups
-            `local_mean`, `local_sd`, `local_q05`, `local_q50` and `local_q95`) or "none"; by
-            default draws, unless they take more than 256 MB.
+            `local_mean`, `local_sd`, `local_q05`, `local_q50` and `local_q95`), "file" (all draws
+            in Parquet files of the run directory, which `vcmc.load_locals` reads, and the summary
+            in the result) or "none"; by default draws, unless they take more than 256 MB.
         progress: show progress if standard error is a terminal; "lines" prints plain lines
             elsewhere.
         compile_cache: whether to use the user's cache of compiled programs, if there is one. The
@@ -118,7 +120,7 @@ def infer(
         `verdict_text`, and all warnings in `warnings`.
     """
     check_model(model)
-    check_mode(locals)
+    check_mode(locals, has_store=store is not None)
     request = Request.checked(
         seed=seed,
         num_draws=num_draws,

@@ -21,6 +21,7 @@ from ..linalg.operators import AbstractMatrix
 from ..linalg.whitening import Whitening
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
+from ..results.store import LOCAL_DRAWS
 from ..results.tree import add_groups
 from ..samplers.proposals import Proposal, systematic_resample
 from ..target import Target
@@ -28,7 +29,7 @@ from .arguments import check_integer
 from .assessment import ERROR_GROUPS, assess, posterior_points, text_list
 from .clock import Clock
 from .ensemble import MAX_ITERATIONS, MAX_RHAT, MIN_ESS, NUM_CHAINS, Goal, run_chains
-from .local_stage import stored_mode, with_locals
+from .local_stage import LocalsRequest, stored_mode, with_locals
 from .preparation import result_target
 
 if TYPE_CHECKING:
@@ -127,10 +128,8 @@ def refine(
     params = to_params(model.space, jnp.asarray(refined.points), model.derived)
     groups = {**assessment.groups, "posterior": params}
     if model.local is not None:
-        locals_mode = stored_mode(tree, model.local)
-        groups, assessment = with_locals(
-            target, refined.points, locals_mode, seed, groups, assessment
-        )
+        request = LocalsRequest(stored_mode(tree, model.local), seed)
+        groups, _, assessment = with_locals(target, refined.points, request, groups, assessment)
         clock.lap("locals")
     warn_doubtful(assessment.warnings)
     return add_groups(
@@ -142,7 +141,14 @@ def refine(
             **assessment.attributes,
             "exact": refined.exact,
         },
-        drop=("weights", "optimization", "paired", "uses_target", *ERROR_GROUPS.values()),
+        drop=(
+            "weights",
+            "optimization",
+            "paired",
+            "uses_target",
+            LOCAL_DRAWS,
+            *ERROR_GROUPS.values(),
+        ),
     )
 
 

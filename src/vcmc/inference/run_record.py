@@ -19,12 +19,14 @@ from jaxtyping import Array
 
 from .._runtime import thread_map
 from ..data.cache import ShardCache, Task
+from ..data.grouped import GroupedPartition
 from ..data.labels import Labels
 from ..data.shard import Shard
 from ..data.space_description import describe_space
 from ..errors import StoreError, warn_doubtful
 from ..results.agreement import check_agreement
-from ..results.store import Groups, Store
+from ..results.local_files import identity_of
+from ..results.store import LOCAL_DRAWS, Groups, Store
 from ..results.tree import build_tree
 from ..space import Point
 from ..target import Target
@@ -93,6 +95,7 @@ class RunRecord:
             "combiner": describe_part(request.combiner),
             "is_own_combiner": _is_own(request.combiner),
             "labels": _digest_of_text(target.model.labels),
+            "group_labels": _digest_of_groups(target),
             "vcmc": version("vcmc"),
         }
         return cls(store, settings, answer, stored, target.model.labels)
@@ -103,6 +106,8 @@ class RunRecord:
         if loaded is None or not self.request["is_own_combiner"]:
             return None
         groups, attributes, request = loaded
+        if LOCAL_DRAWS in attributes and not self.store.locals.is_complete():
+            return None  # files were deleted: they are made again
         had_sampler = request.pop("sampler")
         if request != self.request or (had_sampler and "sampler" not in self.settings):
             return None  # without an argument, which sampler vcmc chooses is not known yet
@@ -138,6 +143,7 @@ class RunRecord:
         try:
             request = self.request | {"sampler": "sampler" in self.settings}
             self.store.save_tree(groups, tree.attrs, request)
+            self.store.locals.discard_parts()
         except StoreError as error:
             raise StoreError(f"{error} The result is in this error's `tree`.", tree) from error
 
@@ -166,6 +172,12 @@ def _digest_of_text(labels: Labels) -> str:
     }
     text = json.dumps(texts, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _digest_of_groups(target: Target) -> str:
+    """Return a hash of the labels of groups, which the checksums of shards do not contain."""
+    partition = target.shard_cache.partition
+    return identity_of(partition.labels) if isinstance(partition, GroupedPartition) else ""
 
 
 def _is_own(part: Any) -> bool:

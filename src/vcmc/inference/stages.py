@@ -21,7 +21,8 @@ from .combination import Posterior, combine_shards
 from .draw_counts import DRAWS_GROWTH, MAX_SHARD_DRAWS
 from .ensemble import Goal
 from .error_goal import SHARD_DRAWS_GROWTH, refinement_goal, shortfall
-from .local_stage import LocalsMode, with_locals
+from .local_stage import LocalsRequest, with_locals
+from .local_tasks import LocalsMode
 from .preparation import Prepared
 from .refinement import DEFAULT_GOAL, refine_draws
 from .request import Request
@@ -87,18 +88,16 @@ class Stages:
         if prepared.target.model.local is None:
             return posterior, assessment
         with _keep_posterior("drawing the local parameters for", prepared, posterior):
-            stage = self.display.stage("local draws", None)
-            groups, assessment = with_locals(
-                prepared.target,
-                posterior.points,
-                mode,
-                self.request.seed,
-                posterior.groups,
-                assessment,
+            store = self.request.store
+            request = LocalsRequest(
+                mode, self.request.seed, store.locals if store else None, self.display
             )
-            stage.finish()
+            groups, settings, assessment = with_locals(
+                prepared.target, posterior.points, request, posterior.groups, assessment
+            )
         self.clock.lap("locals")
-        return posterior._replace(groups=groups), assessment
+        settings = posterior.settings | settings
+        return posterior._replace(groups=groups, settings=settings), assessment
 
     def improve(
         self, prepared: Prepared, posterior: Posterior, assessment: Assessment, is_refined: bool

@@ -41,7 +41,7 @@ def write(path: Path, content: bytes | memoryview, *, is_synced: bool = True) ->
     `is_synced=False` leaves it to the operating system when it is forced to the disk.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
-    with _as_store_error(path):
+    with as_store_error(path):
         make_folder(path.parent)
         try:
             with open(new, "wb", opener=_open_private) as file:
@@ -60,15 +60,16 @@ def write(path: Path, content: bytes | memoryview, *, is_synced: bool = True) ->
 def sync_files(paths: Sequence[Path]) -> None:
     """Force files of one folder to the disk."""
     for path in paths:
-        with _as_store_error(path):
+        with as_store_error(path):
             _sync(path)
     for folder in {path.parent for path in paths}:
-        with _as_store_error(folder):
+        with as_store_error(folder):
             _sync(folder)
 
 
 @contextlib.contextmanager
-def _as_store_error(path: Path) -> Iterator[None]:
+def as_store_error(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system at writing a file into a `StoreError`."""
     try:
         yield
     except OSError as error:

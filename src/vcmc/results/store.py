@@ -12,6 +12,7 @@ runs/big/
     00000.npz …        blocks
     checkpoint.npz     state of the chain after the last whole block
     checkpoint-synced.npz  the same after the last block that was forced to the disk
+  locals/              local draws of a model with groups (`local_files.py`)
   tree.npz             the result, draws and verdict in one file
 ```
 
@@ -43,8 +44,11 @@ from .checked_files import (
     write_arrays,
     write_json,
 )
+from .local_files import LocalsFolder
 
 SETTINGS, LABELS, TREE, DRAWS = "run.json", "labels.npz", "tree.npz", "draws"
+LOCALS = "locals"
+LOCAL_DRAWS = "local_draws"  # the attribute of a result that says where its local draws are
 STATE, SYNCED_STATE = "checkpoint.npz", "checkpoint-synced.npz"
 SYNC_SECONDS = 2.0  # a block takes milliseconds to sample, and about as many to sync
 FORMAT = 2  # of the files of a run directory
@@ -167,6 +171,11 @@ class Store:
         """The folder of rows that were split batch by batch."""
         return self.folder / "rows"
 
+    @property
+    def locals(self) -> LocalsFolder:
+        """The folder of local draws."""
+        return LocalsFolder(self.folder / LOCALS)
+
     def chain(self, shard: int, chain: int, attempt: int = 0) -> ChainFolder:
         """Return the folder of one chain."""
         again = f"-again-{attempt}" if attempt else ""
@@ -246,7 +255,10 @@ class Store:
         if arrays is None or ABOUT not in arrays:
             return None
         about = from_json_array(arrays.pop(ABOUT))
-        return _grouped(arrays), about["attributes"], about["request"]
+        attributes = about["attributes"]
+        if LOCAL_DRAWS in attributes:  # the run directory may have been moved
+            attributes[LOCAL_DRAWS] = str(self.locals.path)
+        return _grouped(arrays), attributes, about["request"]
 
 
 def _flat(groups: Groups) -> Arrays:

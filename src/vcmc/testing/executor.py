@@ -1,7 +1,8 @@
 """The laws of an executor.
 
 Outcomes are in the order of the tasks; errors are reported with the task that raised them; and
-draws are bit-identical to those of the local executor. The loss of a process is noticed.
+draws, also of the local parameters of groups, are bit-identical to those of the local executor. The
+loss of a process is noticed.
 """
 
 import os
@@ -20,7 +21,7 @@ from ..errors import DoubtfulWarning, SlotLost
 from ..executors import AbstractExecutor, executor_of
 from ..inference.pipeline import infer
 from ..samplers import NUTS
-from .gaussians import regression
+from .gaussians import Regression, VaryingMeans, regression, varying_means
 from .law import Law, name_of
 
 NUM_SHARDS, NUM_DRAWS, NUM_WARMUP = 5, 50, 100
@@ -139,21 +140,29 @@ def _check_draws(executor: AbstractExecutor) -> None:
         "draws are those of Local(), to the last bit",
         "run every task exactly once, with its own task and shard cache, in 64-bit precision.",
     )
-    expected, actual = _draws(None), _draws(executor)
-    for group, draws in expected.items():
-        law.close(actual[group], draws)
+    problems = (
+        (regression(), {"posterior": "beta", "subposterior": "beta"}),
+        (varying_means(), {"posterior": "alpha"}),
+    )
+    for problem, names in problems:
+        expected, actual = _draws(problem, names, None), _draws(problem, names, executor)
+        for group, draws in expected.items():
+            law.close(actual[group], draws)
 
 
-def _draws(executor: AbstractExecutor | None) -> dict[str, np.ndarray]:
+def _draws(
+    problem: Regression | VaryingMeans, names: dict[str, str], executor: AbstractExecutor | None
+) -> dict[str, np.ndarray]:
+    """Return the draws of one parameter for each group of the tree."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DoubtfulWarning)  # chains of 50 draws are short
         tree = infer(
-            regression().model,
-            regression().rows,
+            problem.model,
+            problem.rows,
             num_shards=NUM_SHARDS,
             shard_draws=NUM_DRAWS,
             sampler=NUTS(num_warmup=NUM_WARMUP),
             executor=executor,
             progress=False,
         )
-    return {group: tree[group]["beta"].to_numpy() for group in ("posterior", "subposterior")}
+    return {group: tree[group][name].to_numpy() for group, name in names.items()}

@@ -12,7 +12,7 @@ from ..combiners import Subposteriors
 from ..data.partition import split
 from ..executors import Local
 from ..model import Model
-from ..space import Product, Real
+from ..space import Positive, Product, Real
 from ..target import Target
 
 
@@ -129,6 +129,38 @@ def regression() -> Regression:
         ),
     )
     return Regression(model, {"x": x, "y": y}, precision)
+
+
+class VaryingMeans(NamedTuple):
+    """A hierarchical model: two means for each group, normal around common ones."""
+
+    model: Model
+    rows: dict[str, np.ndarray]
+
+
+@cache
+def varying_means() -> VaryingMeans:
+    """Return a model with 24 groups, whose labels are texts, and 200 rows."""
+    generator = np.random.default_rng(5)
+    group = np.append(np.arange(24), generator.integers(0, 24, 176))
+    means = 1 + 0.5 * generator.normal(size=(24, 2))
+    labels = np.array([f"group {number:02d}" for number in range(24)])
+    rows = {"group": labels[group], "y": means[group] + generator.normal(size=(200, 2))}
+
+    def log_normal(value: Any, mean: Any, sd: Any) -> Any:
+        return jnp.sum(-0.5 * ((value - mean) / sd) ** 2 - jnp.log(sd), axis=-1)
+
+    model = Model(
+        space={"mu": Real(2), "tau": Positive()},
+        local_space={"alpha": Real(2)},
+        log_prior=lambda params: -0.5 * (0.01 * jnp.sum(params["mu"] ** 2) + params["tau"] ** 2),
+        log_local_prior=lambda params, local, _: log_normal(
+            local["alpha"], params["mu"], params["tau"]
+        ),
+        log_likelihood=lambda _, local, rows: log_normal(rows["y"], local["alpha"], 1.0),
+        groups="group",
+    )
+    return VaryingMeans(model, rows)
 
 
 class LazyShards:
