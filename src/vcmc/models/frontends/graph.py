@@ -109,7 +109,40 @@ class Graph:
         from pytensor.graph.replace import clone_replace
 
         outputs = clone_replace(list(outputs), replace=self._all_values)
-        return clone_replace(outputs, replace=self.rows)
+        outputs = clone_replace(outputs, replace=self.rows)
+        return clone_replace(outputs, replace=_doubles(outputs), rebuild_strict=False)
+
+
+def _doubles(outputs: Iterable[Any]) -> dict[Any, Any]:
+    """Return, for functions of constants that PyTensor computes in 32 bits, the same in 64 bits.
+
+    PyTensor holds the 10 of `pm.Normal("mu", 0, 10)` in eight bits, and takes its logarithm in 32.
+    """
+    from pytensor.graph.basic import Constant
+    from pytensor.tensor.elemwise import Elemwise
+
+    def is_single(variable: Any) -> bool:
+        node = variable.owner
+        return node is not None and isinstance(node.op, Elemwise) and variable.dtype == "float32"
+
+    def is_constant(variable: Any) -> bool:
+        leaves = (source for source in ancestors([variable]) if source.owner is None)
+        return all(isinstance(leaf, Constant) for leaf in leaves)
+
+    return {
+        variable: _in_double(variable)
+        for variable in ancestors(outputs)
+        if is_single(variable) and is_constant(variable)
+    }
+
+
+def _in_double(variable: Any) -> Any:
+    from pytensor.tensor import cast
+    from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+    if variable.owner is not None and isinstance(variable.owner.op, Elemwise | DimShuffle):
+        return variable.owner.op(*[_in_double(value) for value in variable.owner.inputs])
+    return cast(variable, "float64")
 
 
 def ancestors(variables: Iterable[Any]) -> list[Any]:
