@@ -40,6 +40,19 @@ def test_logarithms_of_constants_have_64_bits(pm):
     np.testing.assert_allclose(values, [np.sum(value) for value in expected], rtol=1e-13)
 
 
+def test_categories_of_many_rows(pm):
+    """PyTensor numbers the rows from a constant of eight bits."""
+    rows = {"group": np.arange(200) % 3, "kind": np.arange(200) % 2}
+    with pm.Model() as model:
+        group, kind = (pm.Data(name, array) for name, array in rows.items())
+        shares = pm.Dirichlet("shares", np.ones((3, 2)))
+        pm.Categorical("obs", shares[group], observed=kind)
+    graph = Graph(model, list(rows))
+    shares = np.array([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]])
+    (values,) = graph.function([graph.log_density(model["obs"])])({"shares": shares}, rows)
+    np.testing.assert_allclose(values, np.log(shares[rows["group"], rows["kind"]]))
+
+
 def test_functions_take_only_what_they_need(graph):
     prior = graph.function([graph.log_density(graph.model["mean"])])
     assert list(prior.rows) == []

@@ -37,6 +37,145 @@ def test_the_marginal_is_that_of_numpyro(groups, pm):
     np.testing.assert_allclose(*priors, atol=1e-8, rtol=0)
 
 
+def test_a_correlated_prior_has_the_marginal_of_numpyro(groups, pm):
+    """Varying intercepts and slopes, centred and not, whose prior has a free correlation."""
+    rows, shard = groups.rows(), groups.shard(groups.rows())
+    values = []
+    for is_centred in (True, False):
+        with pm.Model(coords={"group": np.arange(8), "effect": ["intercept", "slope"]}) as model:
+            group, x, y = (pm.Data(name, rows[name]) for name in ("group", "x", "y"))
+            mu = pm.Normal("mu", 0, 10, dims="effect")
+            root, _, _ = pm.LKJCholeskyCov("root", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1))
+            if is_centred:
+                effect = pm.MvNormal("effect_", mu, chol=root, dims=("group", "effect"))
+            else:
+                z = pm.Normal("z", 0, 1, dims=("effect", "group"))
+                effect = pm.Deterministic("effect_", mu + (root @ z).T, dims=("group", "effect"))
+            pm.Normal("likelihood", effect[group, 0] + effect[group, 1] * x, 1.0, observed=y)
+        converted = vcmc.from_pymc(model, rows, groups="group").fitted([shard])
+        assert converted.labels.dims["mu"] == ("effect",)
+        point = jnp.array([0.3, -0.2, 0.1, 0.4, -0.3])
+        params = converted.space.constrain(point)
+        values.append(float(converted.log_likelihood_at(point, shard)))
+    factor = np.zeros((2, 2))
+    factor[np.tril_indices(2)] = params["root"]
+    expected = 0.0
+    for number in range(8):
+        of_group = rows["group"] == number
+        design = np.column_stack([np.ones(of_group.sum()), rows["x"][of_group]])
+        covariance = np.eye(len(design)) + design @ factor @ factor.T @ design.T
+        normal = multivariate_normal(design @ np.asarray(params["mu"]), covariance)
+        expected += normal.logpdf(rows["y"][of_group])
+    np.testing.assert_allclose(values, expected, atol=1e-8, rtol=0)
+
+
+def test_deterministics_are_global_or_local(groups, pm):
+    rows = groups.rows()
+    with pm.Model(coords={"group": np.arange(8)}) as model:
+        group, x, y = (pm.Data(name, rows[name]) for name in ("group", "x", "y"))
+        mu, tau = pm.Normal("mu", 0, 10), pm.HalfNormal("tau", 1)
+        z = pm.Normal("z", 0, 1, dims="group")
+        alpha = pm.Deterministic("alpha", mu + tau * z, dims="group")
+        pm.Deterministic("variance", tau**2)
+        pm.Deterministic("average", alpha.mean())
+        pm.Normal("likelihood", alpha[group] + x, 1.0, observed=y)
+    with pytest.warns(UserWarning, match="deterministic 'average' depend on rows or on several"):
+        converted = vcmc.from_pymc(model, rows, groups="group")
+    params = {"mu": 1.0, "tau": 2.0}
+    first = {name: array[:3] for name, array in rows.items()}
+    local = converted.local.derived(params, {"z": jnp.arange(3.0)}, first)
+    assert {name: value.tolist() for name, value in local.items()} == {"alpha": [1.0, 3.0, 5.0]}
+    assert converted.derived(params) == {"variance": 4.0}
+
+
+def shares(pm, group, x, y, mu, tau):
+    concentration = pm.math.exp(mu) * np.ones(3)
+    share = pm.Dirichlet("share", concentration, dims=("group", "kind"))
+    pm.Categorical("kinds", share[group], observed=(y > 0) + 1 * (y > 1))
+
+
+def latent_scale(pm, group, x, y, mu, tau):
+    sd = pm.LogNormal("sd", mu, tau, dims="group")
+    share = pm.Beta("share", 2, 2, dims="group")
+    pm.Normal("likelihood", share[group] * x, sd[group], observed=y)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "shapes"), [(shares, {"share": (3,)}), (latent_scale, {"sd": (), "share": ()})]
+)
+def test_local_variables_may_have_any_space(likelihood, shapes, groups, pm):
+    rows = groups.rows(num_rows=30)  # more than 127 together
+    converted = vcmc.from_pymc(with_likelihood(pm, rows, likelihood), rows, groups="group")
+    assert {name: part.shape for name, part in converted.local.space.items()} == shapes
+
+
+def with_likelihood(pm, rows, likelihood):
+    with pm.Model(coords={"group": np.arange(8), "kind": np.arange(3)}) as model:
+        data = (pm.Data(name, rows[name]) for name in ("group", "x", "y"))
+        likelihood(pm, *data, pm.Normal("mu", 0, 1), pm.HalfNormal("tau", 1))
+    return model
+
+
+def two_groups_in_a_row(pm, group, x, y, mu, tau):
+    alpha = pm.Normal("alpha", mu, tau, dims="group")
+    pm.Normal("likelihood", alpha[group] + alpha[(group + 1) % 8], 1.0, observed=y)
+
+
+def used_by_all_groups(pm, group, x, y, mu, tau):
+    alpha = pm.Normal("alpha", mu, tau, dims="group")
+    pm.Normal("likelihood", alpha[group] + 0.01 * alpha.mean(), 1.0, observed=y)
+
+
+def random_walk(pm, group, x, y, mu, tau):
+    start = pm.Normal.dist(0, 1)
+    alpha = pm.GaussianRandomWalk("alpha", mu, tau, init_dist=start, dims="group")
+    pm.Normal("likelihood", alpha[group], 1.0, observed=y)
+
+
+def sum_of_zero(pm, group, x, y, mu, tau):
+    alpha = pm.ZeroSumNormal("alpha", tau, dims="group")
+    pm.Normal("likelihood", alpha[group], 1.0, observed=y)
+
+
+def discrete(pm, group, x, y, mu, tau):
+    alpha = pm.Poisson("alpha", tau, dims="group")
+    pm.Normal("likelihood", alpha[group], 1.0, observed=y)
+
+
+def fixed_observations(pm, group, x, y, mu, tau):
+    alpha = pm.Normal("alpha", mu, tau, dims="group")
+    pm.Normal("likelihood", alpha[group], 1.0, observed=np.zeros(40))
+
+
+def without_dims(pm, group, x, y, mu, tau):
+    alpha = pm.Normal("alpha", mu, tau, shape=8)
+    pm.Normal("likelihood", alpha[group], 1.0, observed=y)
+
+
+def potential(pm, group, x, y, mu, tau):
+    pm.Potential("penalty", -(mu**2))
+    two_groups_in_a_row(pm, group, x, y, mu, tau)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "message"),
+    [
+        (two_groups_in_a_row, "the local parameters of its own group only"),
+        (used_by_all_groups, "the local parameters of its own group only"),
+        (random_walk, "'alpha' has one joint distribution over all groups"),
+        (sum_of_zero, "'alpha' has one joint distribution over all groups"),
+        (discrete, "'alpha' is discrete"),
+        (fixed_observations, "observes an array that is fixed in the model"),
+        (without_dims, "no free random variable has this dim"),
+        (potential, r"cannot have pm\.Potential"),
+    ],
+)
+def test_models_that_are_not_hierarchical_by_group_are_refused(likelihood, message, groups, pm):
+    rows = groups.rows()
+    with pytest.raises(ValueError, match=message):
+        vcmc.from_pymc(with_likelihood(pm, rows, likelihood), rows, groups="group")
+
+
 def test_labels_may_be_texts(groups, pm):
     rows = groups.rows()
     labelled = rows | {"group": np.array([f"group {number}" for number in rows["group"]])}

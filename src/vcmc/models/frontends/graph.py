@@ -187,7 +187,35 @@ def _compiler() -> Callable[..., Any]:
     # PyTensor 2 needs TensorFlow Probability for truncated normals.
     if "tfp" in jax_funcify.dispatch(Erfcx).__name__:
         jax_funcify.register(Erfcx, lambda op, **_: _erfcx)  # noqa: ARG005
+    _register_arange(jax_funcify)
     return get_jaxified_graph
+
+
+def _register_arange(jax_funcify: Any) -> None:
+    """Let ranges end beyond 127: PyTensor holds the constant at which they start in eight bits."""
+    from pytensor.graph.basic import Constant
+    from pytensor.tensor.basic import ARange
+
+    registered = jax_funcify.dispatch(ARange)
+    if registered.__module__ == __name__:
+        return
+
+    def arange(op: Any, node: Any, **kwargs: Any) -> Callable[..., Array]:
+        registered(op, node=node, **kwargs)  # refuses ends that are not known
+        fixed = [
+            np.asarray(value.data).item() if isinstance(value, Constant) else None
+            for value in node.inputs
+        ]
+
+        def run(*ends: Any) -> Array:
+            start, stop, step = (
+                end if value is None else value for end, value in zip(ends, fixed, strict=True)
+            )
+            return jnp.arange(start, stop, step, dtype=op.dtype)
+
+        return run
+
+    jax_funcify.register(ARange, arange)
 
 
 def _erfcx(x: Array) -> Array:
