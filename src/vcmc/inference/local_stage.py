@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from ..data.cache import ShardCache, Task
 from ..data.grouped import GroupedPartition
-from ..data.labels import COORDS_GROUP, DIMS_GROUP
+from ..data.labels import COORDS_GROUP, DIMS_GROUP, Dims
 from ..groups.local_draws import STATISTICS, draw_locals, summarize_locals
 from ..groups.local_model import LocalModel
 from ..target import Target
@@ -81,7 +81,7 @@ def local_results(
         )
         members.append(partition.absent)
     arrays = _assembled([values for values, _ in parts], members, len(partition.labels))
-    dims = _dims(arrays, local.groups)
+    dims = _dims(arrays, local.groups, target.model.labels.dims)
     efficiency = np.concatenate([share for _, share in parts])
     groups: dict[str, dict[str, np.ndarray]] = {
         DIMS_GROUP: dims,
@@ -174,5 +174,12 @@ def _assembled(
     return arrays
 
 
-def _dims(arrays: Mapping[str, np.ndarray], column: str) -> dict[str, np.ndarray]:
-    return {name: np.array([column, *[""] * (array.ndim - 2)]) for name, array in arrays.items()}
+def _dims(
+    arrays: Mapping[str, np.ndarray], column: str, labels: Mapping[str, Dims]
+) -> dict[str, np.ndarray]:
+    """Return the names of axes: that of groups, and those that the model gives to the others."""
+    dims = {}
+    for name, array in arrays.items():
+        others = labels.get(name, ())[1:] or (None,) * (array.ndim - 2)
+        dims[name] = np.array([column, *(dim or "" for dim in others)])
+    return dims

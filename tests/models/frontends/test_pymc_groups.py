@@ -1,7 +1,10 @@
 """PyMC models with groups: the same marginal as in NumPyro, and what is refused."""
 
 import jax.numpy as jnp
+import jax.scipy.stats as stats
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from scipy.stats import multivariate_normal
 
@@ -35,6 +38,51 @@ def test_the_marginal_is_that_of_numpyro(groups, pm):
     np.testing.assert_allclose(*values, atol=1e-8, rtol=0)
     priors = [[m.log_prior_at(point) for point in points] for m in models]
     np.testing.assert_allclose(*priors, atol=1e-8, rtol=0)
+
+
+def test_counts_have_the_same_marginal_in_all_languages(groups, pm):
+    """An integral by nodes: PyMC, NumPyro and plain JAX."""
+    rows = groups.rows(num_groups=12, num_rows=4)
+    rows["y"] = np.random.default_rng(0).poisson(np.exp(0.5 * rows["x"]))
+    with pm.Model(coords={"group": np.arange(12)}) as pymc_counts:
+        group, x, y = (pm.Data(name, rows[name]) for name in ("group", "x", "y"))
+        mu, tau = pm.Normal("mu", 0, 10), pm.HalfNormal("tau", 1)
+        alpha = pm.Normal("alpha", mu, tau, dims="group")
+        pm.Poisson("likelihood", pm.math.exp(alpha[group] + 0.3 * x), observed=y)
+
+    def numpyro_counts(group, x, y, *, num_groups):
+        mu = numpyro.sample("mu", dist.Normal(0, 10))
+        tau = numpyro.sample("tau", dist.HalfNormal(1))
+        with numpyro.plate("groups", num_groups):
+            alpha = numpyro.sample("alpha", dist.Normal(mu, tau))
+        numpyro.sample("y", dist.Poisson(jnp.exp(alpha[group] + 0.3 * x)), obs=y)
+
+    plain = vcmc.Model(
+        space={"mu": vcmc.Real(), "tau": vcmc.Positive()},
+        local_space={"alpha": vcmc.Real()},
+        log_prior=lambda params: (
+            stats.norm.logpdf(params["mu"], 0, 10) + jnp.log(2) + stats.norm.logpdf(params["tau"])
+        ),
+        log_local_prior=lambda params, local, group: stats.norm.logpdf(
+            local["alpha"], params["mu"], params["tau"]
+        ),
+        log_likelihood=lambda params, local, rows: stats.poisson.logpmf(
+            rows["y"], jnp.exp(local["alpha"] + 0.3 * rows["x"])
+        ),
+        groups="group",
+    )
+    shard, points = groups.shard(rows), jnp.array([[0.3, -0.5], [-0.4, 0.2]])
+    models = [
+        plain,
+        vcmc.from_numpyro(numpyro_counts, rows, groups="group", num_groups="num_groups"),
+        vcmc.from_pymc(pymc_counts, rows, groups="group"),
+    ]
+    models = [model.fitted([shard]) for model in models]
+    assert {model.local.quadrature for model in models} == {vcmc.GaussHermite(9)}
+    values = np.array([[m.log_likelihood_at(point, shard) for point in points] for m in models])
+    np.testing.assert_allclose(values[1:], values[:1].repeat(2, axis=0), atol=1e-8, rtol=0)
+    priors = np.array([[model.log_prior_at(point) for point in points] for model in models])
+    np.testing.assert_allclose(priors[1:], priors[:1].repeat(2, axis=0), atol=1e-8, rtol=0)
 
 
 def test_a_correlated_prior_has_the_marginal_of_numpyro(groups, pm):
