@@ -25,7 +25,11 @@ PAGES = {
 FIRST_PAGES = ("README.md", "docs/quickstart.md")
 BLOCK = re.compile(r'```(\w+)(?: title="(.+)")?\n(.*?)```', re.DOTALL)
 # Tutorials that take a minute take seconds with these replacements.
-SMALLER = {"1_000_000": "8_000", "--num-shards 20": "--num-shards 4"}
+SMALLER = {
+    "1_000_000": "8_000",
+    "--num-shards 20": "--num-shards 4",
+    "NUM_PLANES = 10_000": "NUM_PLANES = 60",
+}
 
 
 @pytest.mark.timeout(600)

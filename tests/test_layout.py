@@ -14,7 +14,9 @@ SOURCE, TESTS = ROOT / "src" / "vcmc", ROOT / "tests"
 MAX_FILES, MAX_FOLDERS, MAX_LAYERS = 9, 15, 9
 # Tests of the whole package, or of a whole folder.
 WITHOUT_SOURCE = {
+    "test_against_nuts.py",
     "test_calibration.py",
+    "test_closed_forms.py",
     "test_documents.py",
     "test_kills.py",
     "test_layout.py",

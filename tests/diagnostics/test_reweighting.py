@@ -43,3 +43,14 @@ def test_the_error_of_shifted_draws_is_that_of_their_mean():
 
 def test_weights_that_are_too_uneven_give_no_errors():
     assert reweighted_errors(exact() + 5, gamma_target(), rates, seed=0) is None
+
+
+def test_constants_have_no_errors():
+    """Such as the first element of a Cholesky factor of correlations, up to rounding."""
+
+    def with_constant(points):
+        return np.column_stack([rates(points), 1 + 1e-16 * rates(points), 0 * rates(points)])
+
+    errors = reweighted_errors(exact(), gamma_target(), with_constant, seed=0)
+    assert np.isfinite(np.stack(errors)[:, 0]).all()
+    assert np.isnan(np.stack(errors)[:, 1:]).all()

@@ -87,6 +87,32 @@ def test_local_draws_carry_the_labels_of_groups(tree):
     assert alpha["county"].to_numpy().tolist() == COUNTIES.tolist()
 
 
+@pytest.mark.slow
+def test_axes_of_local_vectors_have_the_names_of_their_plates(rows):
+    def varying_slopes(county, x, y, *, num_counties):
+        tau = numpyro.sample("tau", dist.HalfNormal(1))
+        with numpyro.plate("counties", num_counties), numpyro.plate("effect", 2):
+            effects = numpyro.sample("effects", dist.Normal(1, tau))
+        numpyro.deterministic("sum", effects.sum(axis=0))
+        numpyro.sample("y", dist.Normal(effects[0, county] + effects[1, county] * x, 1.0), obs=y)
+
+    rows = rows | {"x": np.linspace(-1, 1, len(rows["y"]))}
+    model = vcmc.from_numpyro(
+        varying_slopes,
+        rows,
+        groups="county",
+        num_groups="num_counties",
+        coords={"effect": ["intercept", "slope"]},
+    )
+    tree = vcmc.infer(model, rows, num_shards=2, progress=False)
+    effects = tree["posterior"]["effects"]
+    assert effects.dims == ("chain", "draw", "county", "effect")
+    assert effects["effect"].to_numpy().tolist() == ["intercept", "slope"]
+    np.testing.assert_allclose(tree["posterior"]["sum"], effects.sum("effect"), rtol=1e-12)
+    assert tree.attrs["groups"] == "county"
+    assert tree.attrs["local_parameters"] == ["effects"]
+
+
 def test_a_summary_has_the_moments_of_the_draws(model, rows, tree):
     summary = vcmc.infer(model, rows, num_shards=3, locals="summary", progress=False)
     assert "alpha" not in summary["posterior"]
@@ -137,6 +163,23 @@ def test_groups_without_rows_are_drawn_from_their_prior(rows):
     expected = np.sqrt(np.mean(tau**2) + mu.var())
     assert new.mean() == pytest.approx(mu.mean() + 5, abs=5 * expected / np.sqrt(len(new)))
     assert new.std() == pytest.approx(expected, rel=0.1)
+
+
+def test_groups_that_the_table_does_not_have_are_refused(rows):
+    table = {"county": COUNTIES, "offset": np.zeros(NUM_GROUPS)}
+
+    def model(county, y, offset, *, num_counties):
+        mu = numpyro.sample("mu", dist.Normal(0, 10))
+        with numpyro.plate("counties", num_counties):
+            alpha = numpyro.sample("alpha", dist.Normal(mu + offset, 1))
+        numpyro.sample("y", dist.Normal(alpha[county], 1.0), obs=y)
+
+    converted = vcmc.from_numpyro(
+        model, rows, groups="county", num_groups="num_counties", group_rows=table
+    )
+    new = {"county": np.append(rows["county"], "unseen"), "y": np.append(rows["y"], 0.0)}
+    with pytest.raises(ValueError, match="an entry for every group of the rows; 1 are missing"):
+        vcmc.infer(converted, new, num_shards=2, progress=False)
 
 
 @pytest.mark.parametrize(

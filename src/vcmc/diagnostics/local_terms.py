@@ -1,13 +1,15 @@
 """Check before sampling that a model with local parameters has one term per row and per group.
 
 Rows of different groups must be independent given the global parameters: at a random point, rows
-and groups must have the same terms in one half of the shard as in all of it.
+and groups must have the same terms in one half of the shard, in reverse, as in all of it. The term
+of a group may use columns that are constant within groups: its last row must do as well as its
+first.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
 from ..data.shard import Shard
 from ..errors import ModelError
@@ -37,24 +39,48 @@ def check_locals(model: Model, shard: Shard, point: Point) -> None:
     }
     for name, (function, values, rows, count, unit) in terms.items():
         whole = _term(name, function, params, values, rows, count, unit)
-        half = max(1, count // 2)
+        chosen = np.arange(count)[::-1][: max(1, count // 2)]
         part = _term(
             name,
             function,
             params,
-            {key: value[:half] for key, value in values.items()},
-            {key: value[:half] for key, value in rows.items()},
-            half,
+            {key: value[chosen] for key, value in values.items()},
+            {key: value[chosen] for key, value in rows.items()},
+            len(chosen),
             unit,
         )
-        finite = np.isfinite(whole[:half]) & np.isfinite(part)
-        change = np.abs(whole[:half] - part)[finite]
-        if (change > RELATIVE_TOLERANCE * (1 + np.abs(part[finite]))).any():
+        if _differ(whole[chosen], part):
             raise ModelError(
                 f"{name} must return one value per {unit} that depends on this {unit} alone; the "
-                f"same {unit} has other values among {count} {unit}s than among {half}. Compute "
-                "what it needs of all rows beforehand."
+                f"same {unit} has other values among {count} {unit}s than among {len(chosen)}. "
+                "Compute what it needs of all rows beforehand."
             )
+    last = _last_rows(shard.rows[local.groups], first_rows[local.groups])
+    last_rows = {key: value[last] for key, value in shard.rows.items()}
+    name, unit = "log_local_prior", "group"
+    terms_of_rows = [
+        _term(name, local.log_prior, params, by_group, rows, num_groups, unit)
+        for rows in (first_rows, last_rows)
+    ]
+    if _differ(*terms_of_rows):
+        raise ModelError(
+            "log_local_prior may use columns that are constant within groups; it has other values "
+            "for the first row of a group than for the last. Use columns that vary in "
+            "log_likelihood, or take one value per group beforehand, e.g. their mean."
+        )
+
+
+def _differ(first: np.ndarray, second: np.ndarray) -> bool:
+    finite = np.isfinite(first) & np.isfinite(second)
+    change = np.abs(first - second)[finite]
+    return bool((change > RELATIVE_TOLERANCE * (1 + np.abs(second[finite]))).any())
+
+
+def _last_rows(codes: Array, groups: Array) -> Int[np.ndarray, " group"]:
+    """Return the index of the last row of every group."""
+    reverse = np.asarray(codes)[::-1]
+    unique, indices = np.unique(reverse, return_index=True)
+    return len(reverse) - 1 - indices[np.searchsorted(unique, np.asarray(groups))]
 
 
 def _term(

@@ -15,7 +15,7 @@ from ..target import Target
 from .coordinates import Quantities
 from .importance import smoothed_weights
 from .quantiles import LEVELS
-from .selfcheck import Errors
+from .selfcheck import ROUNDING, Errors
 
 NUM_PROPOSALS = 1000
 WIDE = 3.0  # times the draws' scale, of half of the proposals: they look for mass beyond the draws
@@ -40,8 +40,9 @@ def reweighted_errors(
     deviations = values - means
     variances = weights @ deviations**2
     sds = np.sqrt(variances)
+    sds = np.where(sds > ROUNDING * np.abs(values).max(axis=0), sds, np.nan)  # constants have none
     mean_se = np.sqrt(weights**2 @ deviations**2) / sds
-    sd_se = np.sqrt(weights**2 @ (deviations**2 - variances) ** 2) / (2 * variances)
+    sd_se = np.sqrt(weights**2 @ (deviations**2 - variances) ** 2) / (2 * sds**2)
     quantile_errors = []
     for level in LEVELS:
         quantile, standard_error = _weighted_quantile(values, weights, level)

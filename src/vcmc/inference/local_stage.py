@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from ..data.cache import Task
 from ..data.grouped import GroupedPartition
-from ..data.labels import COORDS_GROUP, DIMS_GROUP
+from ..data.labels import COORDS_GROUP, DIMS_GROUP, Dims
 from ..executors import AbstractExecutor
 from ..executors.base import no_progress
 from ..groups.local_draws import STATISTICS
@@ -93,8 +93,9 @@ def local_results(
     parts = _parts(target, partition, plan, request.display)
     members = [*partition.members, *([partition.absent] if len(partition.absent) else [])]
     arrays = _assembled([part.values for part in parts], members, len(partition.labels))
+    dims = _dims(arrays, local.groups, target.model.labels.dims)
     groups: dict[str, dict[str, np.ndarray]] = {
-        DIMS_GROUP: {**_dims(arrays, local.groups), NUM_ROWS: np.array([local.groups])},
+        DIMS_GROUP: {**dims, NUM_ROWS: np.array([local.groups])},
         COORDS_GROUP: {local.groups: partition.labels},
         SIZES_GROUP: {NUM_ROWS: _group_sizes(partition)},
     }
@@ -254,5 +255,12 @@ def _group_sizes(partition: GroupedPartition) -> np.ndarray:
     return sizes
 
 
-def _dims(arrays: Mapping[str, np.ndarray], column: str) -> dict[str, np.ndarray]:
-    return {name: np.array([column, *[""] * (array.ndim - 2)]) for name, array in arrays.items()}
+def _dims(
+    arrays: Mapping[str, np.ndarray], column: str, labels: Mapping[str, Dims]
+) -> dict[str, np.ndarray]:
+    """Return the names of axes: that of groups, and those that the model gives to the others."""
+    dims = {}
+    for name, array in arrays.items():
+        others = labels.get(name, ())[1:] or (None,) * (array.ndim - 2)
+        dims[name] = np.array([column, *(dim or "" for dim in others)])
+    return dims

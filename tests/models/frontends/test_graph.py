@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import erfcx
-from scipy.stats import norm
+from scipy.stats import halfcauchy, norm, t
 
 from vcmc.models.frontends.graph import Graph, ancestors, jaxify
 
@@ -25,6 +25,32 @@ def test_densities_are_functions_of_params_and_rows(graph):
     prior, likelihood = function({"mean": 0.3}, {"y": Y[:2]})
     np.testing.assert_allclose(prior, norm.logpdf(0.3, 0, 2))
     np.testing.assert_allclose(likelihood, norm.logpdf(Y[:2], 0.3, 1))
+
+
+def test_logarithms_of_constants_have_64_bits(pm):
+    """PyTensor takes the logarithm of an integer constant in 32 bits."""
+    with pm.Model() as model:
+        location = pm.Normal("location", 0, 10)
+        scale = pm.HalfCauchy("scale", 5)
+        pm.StudentT("obs", nu=3, mu=location, sigma=scale, observed=pm.Data("y", Y))
+    graph = Graph(model, ["y"])
+    terms = [graph.log_density(model[name]).sum() for name in ("location", "scale", "obs")]
+    values = graph.function(terms)({"location": 0.3, "scale": 1.7}, {"y": Y})
+    expected = [norm.logpdf(0.3, 0, 10), halfcauchy.logpdf(1.7, 0, 5), t.logpdf(Y, 3, 0.3, 1.7)]
+    np.testing.assert_allclose(values, [np.sum(value) for value in expected], rtol=1e-13)
+
+
+def test_categories_of_many_rows(pm):
+    """PyTensor numbers the rows from a constant of eight bits."""
+    rows = {"group": np.arange(200) % 3, "kind": np.arange(200) % 2}
+    with pm.Model() as model:
+        group, kind = (pm.Data(name, array) for name, array in rows.items())
+        shares = pm.Dirichlet("shares", np.ones((3, 2)))
+        pm.Categorical("obs", shares[group], observed=kind)
+    graph = Graph(model, list(rows))
+    shares = np.array([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]])
+    (values,) = graph.function([graph.log_density(model["obs"])])({"shares": shares}, rows)
+    np.testing.assert_allclose(values, np.log(shares[rows["group"], rows["kind"]]))
 
 
 def test_functions_take_only_what_they_need(graph):

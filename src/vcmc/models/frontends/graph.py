@@ -109,7 +109,40 @@ class Graph:
         from pytensor.graph.replace import clone_replace
 
         outputs = clone_replace(list(outputs), replace=self._all_values)
-        return clone_replace(outputs, replace=self.rows)
+        outputs = clone_replace(outputs, replace=self.rows)
+        return clone_replace(outputs, replace=_doubles(outputs), rebuild_strict=False)
+
+
+def _doubles(outputs: Iterable[Any]) -> dict[Any, Any]:
+    """Return, for functions of constants that PyTensor computes in 32 bits, the same in 64 bits.
+
+    PyTensor holds the 10 of `pm.Normal("mu", 0, 10)` in eight bits, and takes its logarithm in 32.
+    """
+    from pytensor.graph.basic import Constant
+    from pytensor.tensor.elemwise import Elemwise
+
+    def is_single(variable: Any) -> bool:
+        node = variable.owner
+        return node is not None and isinstance(node.op, Elemwise) and variable.dtype == "float32"
+
+    def is_constant(variable: Any) -> bool:
+        leaves = (source for source in ancestors([variable]) if source.owner is None)
+        return all(isinstance(leaf, Constant) for leaf in leaves)
+
+    return {
+        variable: _in_double(variable)
+        for variable in ancestors(outputs)
+        if is_single(variable) and is_constant(variable)
+    }
+
+
+def _in_double(variable: Any) -> Any:
+    from pytensor.tensor import cast
+    from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+    if variable.owner is not None and isinstance(variable.owner.op, Elemwise | DimShuffle):
+        return variable.owner.op(*[_in_double(value) for value in variable.owner.inputs])
+    return cast(variable, "float64")
 
 
 def ancestors(variables: Iterable[Any]) -> list[Any]:
@@ -154,7 +187,35 @@ def _compiler() -> Callable[..., Any]:
     # PyTensor 2 needs TensorFlow Probability for truncated normals.
     if "tfp" in jax_funcify.dispatch(Erfcx).__name__:
         jax_funcify.register(Erfcx, lambda op, **_: _erfcx)  # noqa: ARG005
+    _register_arange(jax_funcify)
     return get_jaxified_graph
+
+
+def _register_arange(jax_funcify: Any) -> None:
+    """Let ranges end beyond 127: PyTensor holds the constant at which they start in eight bits."""
+    from pytensor.graph.basic import Constant
+    from pytensor.tensor.basic import ARange
+
+    registered = jax_funcify.dispatch(ARange)
+    if registered.__module__ == __name__:
+        return
+
+    def arange(op: Any, node: Any, **kwargs: Any) -> Callable[..., Array]:
+        registered(op, node=node, **kwargs)  # refuses ends that are not known
+        fixed = [
+            np.asarray(value.data).item() if isinstance(value, Constant) else None
+            for value in node.inputs
+        ]
+
+        def run(*ends: Any) -> Array:
+            start, stop, step = (
+                end if value is None else value for end, value in zip(ends, fixed, strict=True)
+            )
+            return jnp.arange(start, stop, step, dtype=op.dtype)
+
+        return run
+
+    jax_funcify.register(ARange, arange)
 
 
 def _erfcx(x: Array) -> Array:

@@ -18,7 +18,7 @@ from ...data.rows import Rows, as_rows
 from ...errors import warn_user
 from ...groups.quadrature import AbstractQuadrature
 from ...model import Derived, LogLikelihood, Model
-from ...space import Dependent, Params, Scalar, Space
+from ...space import Dependent, Params, Product, Scalar, Space
 from .checks import (
     FEW_ROWS,
     MORE_ROWS,
@@ -32,10 +32,9 @@ from .checks import (
 )
 from .enumeration import enumerated_log_likelihood
 from .labels import site_labels
-from .numpyro_groups import grouped_model
+from .numpyro_groups import UserLabels, grouped_model
+from .recognition import recognised_groups
 from .sites import Seeded, Site, log_prob, renamed_sites, result_name, sites_on, trace_at
-
-MIN_GROUPS = 20  # values of a column that look like groups, and not like a factor of a few levels
 
 
 def from_numpyro(
@@ -86,7 +85,13 @@ def from_numpyro(
     """
     if not callable(model):
         raise TypeError(f"model must be a NumPyro model, a function of its rows; got {model!r}.")
+    dims = {result_name(name): axes for name, axes in (dims or {}).items()}
     if groups is not None:
+        if factors := [*prior_sites, *likelihood_sites]:
+            raise ValueError(
+                f"a model with groups cannot have numpyro.factor; got {factors} in prior_sites= "
+                "or likelihood_sites=. Write their terms as distributions."
+            )
         return grouped_model(
             model,
             rows,
@@ -95,6 +100,7 @@ def from_numpyro(
             _check_arguments,
             {result_name(name): part for name, part in (space or {}).items()},
             quadrature,
+            UserLabels(dims, coords or {}),
         )
     arrays = as_rows(rows)
     _check_arguments(model, arrays, constants or {})
@@ -102,7 +108,6 @@ def from_numpyro(
     few, more = sites_on(seeded, arrays, FEW_ROWS), sites_on(seeded, arrays, MORE_ROWS)
     prior_sites = tuple(map(result_name, prior_sites))
     roles = _roles(few, more, prior_sites, tuple(map(result_name, likelihood_sites)))
-    _warn_of_groups(few, arrays, constants or {})
     template = first_rows(arrays)
 
     def prior_given(params: Params, rows: Rows) -> Scalar:
@@ -129,8 +134,8 @@ def from_numpyro(
     spaces = _spaces(seeded, few, roles.latents, template, declared)
     examples = example_params(spaces)
     check_prior(prior_given, examples, arrays, "pass it in constants={...}")
+    _warn_of_groups(log_likelihood, spaces, arrays, constants or {})
     derived = _derived(seeded, few, more, arrays, examples)
-    dims = {result_name(name): axes for name, axes in (dims or {}).items()}
     dims, coords = site_labels(seeded, few, rows, arrays, dims, coords or {})
     renamed = renamed_sites(trace_at(seeded, examples[0], template))
     return Model(
@@ -145,32 +150,23 @@ def from_numpyro(
 
 
 def _warn_of_groups(
-    sites: dict[str, Site], arrays: Mapping[str, np.ndarray], constants: Mapping[str, Any]
+    log_likelihood: LogLikelihood,
+    spaces: Mapping[str, Space],
+    arrays: Mapping[str, np.ndarray],
+    constants: Mapping[str, Any],
 ) -> None:
-    """Warn of a latent site with one value for each value of a column: a hierarchical model."""
-    latents = [site for site in sites.values() if site.kind == "latent" and site.shape]
-    for site in sorted(latents, key=lambda site: -max(site.shape)):
-        size = max(site.shape)
-        counts = [
-            name for name, value in constants.items() if np.ndim(value) == 0 and value == size
-        ]
-        columns = [
-            name
-            for name, array in arrays.items()
-            if size >= MIN_GROUPS
-            and array.ndim == 1
-            and array.dtype.kind in "iu"
-            and array.min() >= 0
-            and size // 2 <= array.max() < size
-        ]
-        if counts and columns:
-            warn_user(
-                f"the model is hierarchical: {site.name!r} has a value for each of {size} groups "
-                f"of {columns[0]!r}, which shards cannot share well; write from_numpyro(..., "
-                f'groups="{columns[0]}", num_groups="{counts[0]}") without this constant.',
-                UserWarning,
-            )
-            return
+    """Warn of a hierarchical model that is given without groups, and say what to write."""
+    found = recognised_groups(log_likelihood, Product(spaces), arrays)
+    if found is None:
+        return
+    is_count = [name for name, value in constants.items() if np.ndim(value) == 0]
+    counts = [name for name in is_count if constants[name] == found.size]
+    number = counts[0] if counts else f"num_{found.column}"
+    how = "without this constant" if counts else f"with the argument {number} as the plate's size"
+    warn_user(
+        f'{found.sentence}from_numpyro(..., groups="{found.column}", num_groups="{number}") {how}.',
+        UserWarning,
+    )
 
 
 class _Roles(NamedTuple):

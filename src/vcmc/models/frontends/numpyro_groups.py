@@ -1,8 +1,8 @@
-"""Convert NumPyro models with groups: which latent sites are local, and their terms.
+"""Convert NumPyro models with groups: the terms of their rows and groups.
 
-Sites whose shapes follow the number of groups are local. The terms of one row, and of one group,
-are those of the model with one row and one group, so that no term can depend on another group. The
-sum of all terms must be the joint density of the whole model, which is checked on some groups.
+The terms of one row, and of one group, are those of the model with one row and one group, so that
+no term can depend on another group. The sum of all terms must be the joint density of the whole
+model, which is checked on some groups.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,61 +18,26 @@ from ...data.rows import Rows, as_rows, native
 from ...groups.quadrature import AbstractQuadrature
 from ...model import Model
 from ...space import Params, Product, Scalar, Space
-from .checks import FEW_ROWS, MORE_ROWS, example_params, row_axis
-from .group_terms import check_terms, checked_groups
-from .sites import Seeded, Site, log_prob, renamed_sites, sites_on, trace_at
+from .checks import example_params
+from .group_sites import FEW_GROUPS, GroupArguments, GroupRoles, group_roles
+from .group_terms import (
+    CheckedGroups,
+    Parts,
+    check_terms,
+    checked_groups,
+    same_by_group,
+    warn_of_omitted_values,
+)
+from .labels import site_labels
+from .sites import Seeded, log_prob, renamed_sites, trace_at
 from .static_indices import with_static_indices
 
-# Numbers of groups on which models are compared: different, and unlikely as other sizes.
-FEW_GROUPS, MORE_GROUPS = 11, 13
 
+class UserLabels(NamedTuple):
+    """The user's names of axes by site, and labels by name of an axis."""
 
-class GroupArguments(NamedTuple):
-    """How a model takes its groups.
-
-    Attributes:
-        column: the argument with the number of every row's group.
-        number: the argument with the number of groups, if it has one.
-        table: arguments with one entry per group, and the labels under `column`.
-    """
-
-    column: str
-    number: str | None
-    table: dict[str, np.ndarray]
-
-    def constants(self, num_groups: int) -> dict[str, Any]:
-        """Return the arguments for a number of groups, with entries of the table as examples."""
-        arrays = {
-            name: np.resize(native(array), (num_groups, *array.shape[1:]))
-            for name, array in self.table.items()
-            if name != self.column
-        }
-        return arrays | ({self.number: num_groups} if self.number else {})
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the arguments with one entry per group."""
-        return [name for name in self.table if name != self.column]
-
-
-class GroupRoles(NamedTuple):
-    """The roles of sites in a model with groups.
-
-    Attributes:
-        latents: global latent sites.
-        local_latents: local latent sites, and the axis of groups of each.
-        observed: sites observed by row.
-        group_observed: sites observed by group.
-        derived: global deterministic sites.
-        local_derived: local deterministic sites, and the axis of groups of each.
-    """
-
-    latents: list[str]
-    local_latents: dict[str, int]
-    observed: list[str]
-    group_observed: list[str]
-    derived: list[str]
-    local_derived: dict[str, int]
+    dims: Mapping[str, Any]
+    coords: Mapping[str, Any]
 
 
 def grouped_model(
@@ -83,6 +48,7 @@ def grouped_model(
     check_arguments: Callable[..., None],
     space: Mapping[str, Space],
     quadrature: AbstractQuadrature | None,
+    labels: UserLabels,
 ) -> Model:
     """Convert a model with groups.
 
@@ -94,6 +60,7 @@ def grouped_model(
         check_arguments: compares the names of rows and constants with the model's arguments.
         space: spaces that say more than the support does.
         quadrature: how local parameters are integrated out.
+        labels: names of axes, and labels along them.
     """
     column, count, group_rows = arguments
     table = {} if group_rows is None else checked_table(group_rows, column)
@@ -101,173 +68,169 @@ def grouped_model(
     arrays = as_rows(encoded)
     groups = GroupArguments(column, count, table)
     check_arguments(model, arrays, {**constants, **groups.constants(1)})
-    roles = _roles(model, arrays, groups, constants)
-    single = Seeded(model, {**constants, **({count: 1} if count else {})})
-
-    def trace_one(params: Params, local: Params, row: Rows) -> dict[str, Any]:
-        """Run the model on one row of one group."""
-        values = {
-            name: jnp.expand_dims(value, roles.local_latents[name]) for name, value in local.items()
-        }
-        one = {name: jnp.asarray(value)[None] for name, value in row.items()}
-        one[column] = jnp.asarray(np.zeros(1, int))
-        return trace_at(single, {**params, **values}, one)
-
-    def total(trace: Mapping[str, Any], names: Any) -> Scalar:
-        return sum((jnp.sum(log_prob(trace[name])) for name in names), jnp.zeros(()))
-
-    def row_term(params: Params, local: Params, row: Rows) -> Scalar:
-        return total(trace_one(params, local, row), roles.observed)
-
-    def group_term(params: Params, local: Params, first_row: Rows) -> Scalar:
-        trace = trace_one(params, local, first_row)
-        return total(trace, [*roles.local_latents, *roles.group_observed])
-
+    roles = group_roles(model, arrays, groups, constants)
     first_row = {name: native(array[:1])[0] for name, array in arrays.items()}
-    first_row |= {name: value[0] for name, value in groups.constants(1).items() if name != count}
+    first_row |= {name: groups.constants(1)[name][0] for name in groups.names}
+    single = Seeded(model, {**constants, **groups.count_argument(1)})
     spaces, local_spaces = _spaces(single, roles, first_row, column, space)
-    local_product = Product(local_spaces)
-    local_example = local_product.constrain(jnp.zeros(local_product.dim))
-
-    def log_prior(params: Params) -> Scalar:
-        return total(trace_one(params, local_example, first_row), roles.latents)
-
-    def log_likelihood(params: Params, local: Params, rows: Rows) -> Float[Array, " row"]:
-        return jax.vmap(with_static_indices(row_term), in_axes=(None, 0, 0))(
-            dict(params), dict(local), dict(rows)
-        )
-
-    def log_local_prior(params: Params, local: Params, rows: Rows) -> Float[Array, " group"]:
-        return jax.vmap(with_static_indices(group_term), in_axes=(None, 0, 0))(
-            dict(params), dict(local), dict(rows)
-        )
-
-    def derived(params: Params) -> Params:
-        trace = trace_one(params, local_example, first_row)
-        return {name: jnp.asarray(trace[name]["value"]) for name in roles.derived}
-
-    def one_derived(params: Params, local: Params, row: Rows) -> Params:
-        trace = trace_one(params, local, row)
-        return {
-            name: jnp.squeeze(jnp.asarray(trace[name]["value"]), axis)
-            for name, axis in roles.local_derived.items()
-        }
-
-    def local_derived(params: Params, local: Params, rows: Rows) -> Params:
-        return jax.vmap(one_derived, in_axes=(None, 0, 0))(params, dict(local), dict(rows))
-
+    terms = _Terms(single, roles, column, first_row, Product(local_spaces))
+    some = checked_groups(arrays, column, {name: table[name] for name in groups.names})
+    whole = _Whole(Seeded(model, {**constants, **groups.count_argument(some.num_groups)}), roles)
+    derived = _derived(terms, whole, roles, Product(spaces), some)
+    dims, coords = _labels(model, rows, arrays, groups, constants, roles, labels)
     converted = Model(
         spaces,
-        log_prior,
-        log_likelihood,
-        derived=derived if roles.derived else None,
-        renamed=renamed_sites(trace_one(example_params(spaces)[0], local_example, first_row)),
+        terms.log_prior,
+        terms.log_likelihood,
+        derived=derived[0],
+        dims=dims,
+        coords=coords,
+        renamed=terms.renamed(example_params(spaces)[0]),
         local_space=local_spaces,
-        log_local_prior=log_local_prior,
-        local_derived=local_derived if roles.local_derived else None,
+        log_local_prior=terms.log_local_prior,
+        local_derived=derived[1],
         groups=column,
         group_table=table or None,
         quadrature=quadrature,
     )
-    some = checked_groups(arrays, column, {name: table[name] for name in groups.names})
-    counted = {count: some.num_groups} if count else {}
-    whole = Seeded(model, {**constants, **counted})
-
-    def log_joint(values: Params, rows: Rows) -> Scalar:
-        trace = trace_at(whole, values, rows)
-        return total(trace, [name for name, site in trace.items() if site["type"] == "sample"])
-
-    check_terms(converted, some, roles.local_latents, log_joint)
+    check_terms(converted, some, roles.local_latents, whole.log_joint)
     return converted
 
 
-def _roles(
-    model: Callable[..., Any], arrays: Rows, groups: GroupArguments, constants: Mapping[str, Any]
-) -> GroupRoles:
-    """Find out which sites are local, by their shapes for two numbers of groups and of rows."""
+def _total(trace: Mapping[str, Any], names: Any) -> Scalar:
+    return sum((jnp.sum(log_prob(trace[name])) for name in names), jnp.zeros(()))
 
-    def sites(num_groups: int, num_rows: int) -> dict[str, Site]:
-        seeded = Seeded(model, {**constants, **groups.constants(num_groups)})
-        return sites_on(seeded, arrays, num_rows)
 
-    few, more_groups = sites(FEW_GROUPS, FEW_ROWS), sites(MORE_GROUPS, FEW_ROWS)
-    more_rows = sites(FEW_GROUPS, MORE_ROWS)
-    roles = GroupRoles([], {}, [], [], [], {})
-    for name, site in few.items():
-        axis = _group_axis(site.shape, more_groups[name].shape)
-        by_group = site.shape != more_groups[name].shape
-        by_row = site.shape != more_rows[name].shape
-        if by_group and (by_row or axis is None):
-            raise ValueError(
-                f"site {name!r} has the shape {site.shape} for {FEW_GROUPS} groups and {FEW_ROWS} "
-                f"rows: it must have one axis of groups, or one axis of rows."
-            )
-        if site.kind == "latent":
-            if by_row:
-                raise ValueError(
-                    f"latent site {name!r} has one value per row; local parameters have one value "
-                    f"per group of {groups.column!r}. Integrate it out of the likelihood."
-                )
-            if site.is_discrete:
-                raise ValueError(
-                    f"latent site {name!r} is discrete, and cannot be integrated out by nodes: "
-                    "sum it out, e.g. with dist.MixtureSameFamily."
-                )
-            if axis is None:
-                roles.latents.append(name)
-            elif axis >= site.num_batch_axes:
-                raise ValueError(
-                    f"latent site {name!r} has one joint distribution over all groups, but local "
-                    "parameters must be independent given the global ones: use numpyro.plate(...) "
-                    "for groups, and no to_event over them."
-                )
-            else:
-                roles.local_latents[name] = axis
-        elif site.kind == "observed":
-            (roles.group_observed if by_group else roles.observed).append(name)
-            _check_observed(site, more_rows[name], by_group)
-        elif site.kind == "deterministic":
-            if axis is not None:
-                roles.local_derived[name] = axis
-            elif not by_row:
-                roles.derived.append(name)
-        else:
-            raise ValueError(
-                f"site {name!r} is a {site.kind} site, which models with groups cannot have."
-            )
-    if not roles.local_latents:
-        raise ValueError(
-            f"groups={groups.column!r}: no latent site has one value per group. Local sites are "
-            "in a plate whose size is the number of groups: name the model's argument with this "
-            f'number, e.g. num_groups="num_{groups.column}".'
+class _Terms:
+    """The terms of single rows and groups.
+
+    Args:
+        model: the model with one group.
+        roles: the roles of its sites.
+        column: the argument with the number of every row's group.
+        row: an example of a row.
+        local_space: the space of one group's local parameters.
+    """
+
+    def __init__(
+        self, model: Seeded, roles: GroupRoles, column: str, row: Rows, local_space: Product
+    ):
+        self.model, self.roles, self.column, self.row = model, roles, column, row
+        self.local_space = local_space
+        self.example = local_space.constrain(jnp.zeros(local_space.dim))
+
+    def trace(self, params: Params, local: Params, row: Rows) -> dict[str, Any]:
+        """Run the model on one row of one group."""
+        axes = self.roles.local_latents
+        values = {name: jnp.expand_dims(value, axes[name]) for name, value in local.items()}
+        one = {name: jnp.asarray(value)[None] for name, value in row.items()}
+        one[self.column] = jnp.asarray(np.zeros(1, int))
+        return trace_at(self.model, {**params, **values}, one)
+
+    def log_prior(self, params: Params) -> Scalar:
+        return _total(self.trace(params, self.example, self.row), self.roles.latents)
+
+    def log_likelihood(self, params: Params, local: Params, rows: Rows) -> Float[Array, " row"]:
+        def term(local: Params, row: Rows) -> Scalar:
+            return _total(self.trace(params, local, row), self.roles.observed)
+
+        return jax.vmap(with_static_indices(term))(dict(local), dict(rows))
+
+    def log_local_prior(self, params: Params, local: Params, rows: Rows) -> Float[Array, " group"]:
+        names = [*self.roles.local_latents, *self.roles.group_observed]
+
+        def term(local: Params, row: Rows) -> Scalar:
+            return _total(self.trace(params, local, row), names)
+
+        return jax.vmap(with_static_indices(term))(dict(local), dict(rows))
+
+    def deterministic(self, params: Params, local: Params, row: Rows) -> Params:
+        """Return the deterministic sites of one group, the local ones without an axis of groups."""
+        trace = self.trace(params, local, row)
+        values = {name: jnp.asarray(trace[name]["value"]) for name in self.roles.derived}
+        return {
+            name: value if (axis := self.roles.derived[name]) is None else jnp.squeeze(value, axis)
+            for name, value in values.items()
+        }
+
+    def renamed(self, params: Params) -> dict[str, str]:
+        """Return the names of sites in the model, by their names in results."""
+        return renamed_sites(self.trace(params, self.example, self.row))
+
+
+class _Whole(NamedTuple):
+    """The model of several groups together, in its own language.
+
+    Attributes:
+        model: the model with this number of groups.
+        roles: the roles of its sites.
+    """
+
+    model: Seeded
+    roles: GroupRoles
+
+    def log_joint(self, values: Params, rows: Rows) -> Parts:
+        """Return the joint density by parts."""
+        trace = trace_at(self.model, values, rows)
+        local = [*self.roles.local_latents, *self.roles.group_observed]
+        parts = (self.roles.latents, local, self.roles.observed)
+        return Parts(*(_total(trace, names) for names in parts))
+
+    def deterministic(self, values: Params, rows: Rows) -> Params:
+        """Return the deterministic sites."""
+        trace = trace_at(self.model, values, rows)
+        return {name: jnp.asarray(trace[name]["value"]) for name in self.roles.derived}
+
+
+def _derived(
+    terms: _Terms, whole: _Whole, roles: GroupRoles, space: Product, some: CheckedGroups
+) -> tuple[Any, Any]:
+    """Return global and local deterministic sites as functions; None where there are none."""
+    names = (
+        same_by_group(
+            (space, terms.local_space),
+            some,
+            (roles.local_latents, roles.derived),
+            terms.deterministic,
+            whole.deterministic,
         )
-    if not roles.latents:
-        raise ValueError("a model with groups must have a global latent site, e.g. their mean.")
-    if not roles.observed:
-        raise ValueError(
-            "the model must observe its rows with numpyro.sample(..., obs=...); got the sites "
-            f"{list(few)}, none of which is observed."
-        )
-    return roles
-
-
-def _check_observed(site: Site, more_rows: Site, by_group: bool) -> None:
-    shapes = zip(site.log_prob_shapes, more_rows.log_prob_shapes, strict=True)
-    if by_group or any(row_axis(*pair) is not None for pair in shapes):
-        return
-    raise ValueError(
-        f"observed site {site.name!r} must have one value per row or per group; got the shape "
-        f"{site.shape} for {FEW_ROWS} rows."
+        if roles.derived
+        else []
     )
+    warn_of_omitted_values([*(name for name in roles.derived if name not in names), *roles.by_row])
+    global_names = [name for name in names if roles.derived[name] is None]
+    local_names = [name for name in names if roles.derived[name] is not None]
+
+    def derived(params: Params) -> Params:
+        values = terms.deterministic(params, terms.example, terms.row)
+        return {name: values[name] for name in global_names}
+
+    def local_derived(params: Params, local: Params, rows: Rows) -> Params:
+        run = jax.vmap(terms.deterministic, in_axes=(None, 0, 0))
+        values = run(params, dict(local), dict(rows))
+        return {name: values[name] for name in local_names}
+
+    return derived if global_names else None, local_derived if local_names else None
 
 
-def _group_axis(few: tuple[int, ...], more: tuple[int, ...]) -> int | None:
-    if len(few) != len(more):
-        return None
-    axes = [axis for axis, pair in enumerate(zip(few, more, strict=True)) if pair[0] != pair[1]]
-    if len(axes) == 1 and (few[axes[0]], more[axes[0]]) == (FEW_GROUPS, MORE_GROUPS):
-        return axes[0]
-    return None
+def _labels(
+    model: Callable[..., Any],
+    rows: Any,
+    arrays: Rows,
+    groups: GroupArguments,
+    constants: Mapping[str, Any],
+    roles: GroupRoles,
+    labels: UserLabels,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the dims of sites, and coords; the dim of groups is their column."""
+    seeded = Seeded(model, {**constants, **groups.constants(FEW_GROUPS)})
+    dims, coords = site_labels(seeded, roles.sites, rows, arrays, labels.dims, labels.coords)
+    axes = {**roles.local_latents, **roles.derived}
+    for name, axis in axes.items():
+        if axis is not None and name not in labels.dims:
+            names = [dim for index, dim in enumerate(dims[name]) if index != axis]
+            dims[name] = (groups.column, *names)
+    return dims, {dim: values for dim, values in coords.items() if dim != groups.column}
 
 
 def _spaces(

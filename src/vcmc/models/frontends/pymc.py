@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...data.rows import Rows, as_rows
+from ...errors import warn_user
 from ...groups.quadrature import AbstractQuadrature
 from ...model import Derived, Model
-from ...space import Params, Scalar, Space
+from ...space import Params, Product, Scalar, Space
 from .checks import (
     FEW_ROWS,
     MORE_ROWS,
@@ -38,6 +39,7 @@ from .pymc_checks import (
     warn_of_resampling,
 )
 from .pymc_groups import grouped_model
+from .recognition import recognised_groups
 from .supports import spaces_of
 
 
@@ -74,7 +76,14 @@ def from_pymc(
     if not isinstance(model, pymc.Model):
         raise TypeError(f"model must be a pymc.Model; got {type(model).__name__}.")
     if groups is not None:
-        return grouped_model(model, rows, groups, group_rows, space or {}, quadrature)
+        if declared := [*prior_potentials, *likelihood_potentials]:
+            raise ValueError(
+                f"a model with groups cannot have pm.Potential; got {declared}. Write their terms "
+                "as distributions."
+            )
+        return grouped_model(
+            model, rows, groups, group_rows, space or {}, quadrature, _labels(model)
+        )
     arrays = as_rows(rows)
     in_prior, in_likelihood = tuple(prior_potentials), tuple(likelihood_potentials)
     check_rows(model, arrays)
@@ -106,6 +115,12 @@ def from_pymc(
         arrays,
         "write it into the model as a number, or as pm.Data not in rows",
     )
+    if found := recognised_groups(log_likelihood, Product(spaces), arrays):
+        warn_user(
+            f'{found.sentence}from_pymc(..., groups="{found.column}") with dims="{found.column}" '
+            f"for {', '.join(map(repr, found.names))}.",
+            UserWarning,
+        )
     derived = _derived(graph, examples, arrays)
     warn_of_resampling(model)
     dims, coords = _labels(model)
