@@ -17,6 +17,29 @@ from jax.extend.core import Literal
 MAX_FOLDED_SIZE = 64  # of a constant: indices are small, and data that a model closes over are not
 
 
+def _broadcast(params: Any, value: np.ndarray) -> np.ndarray:
+    shape = [1] * len(params["shape"])
+    for axis, size in zip(params["broadcast_dimensions"], value.shape, strict=True):
+        shape[axis] = size
+    return np.broadcast_to(value.reshape(shape), params["shape"])
+
+
+# What JAX does to indices. In NumPy, as JAX would compile a program for each.
+FOLDS: dict[str, Callable[..., Any]] = {
+    "lt": lambda params, left, right: left < right,
+    "ge": lambda params, left, right: left >= right,
+    "add": lambda params, left, right: left + right,
+    "sub": lambda params, left, right: left - right,
+    "select_n": lambda params, which, *cases: np.choose(which.astype(int), cases),
+    "convert_element_type": lambda params, value: value,
+    "reshape": lambda params, value: value,
+    "squeeze": lambda params, value: value,
+    "copy": lambda params, value: value,
+    "concatenate": lambda params, *parts: np.concatenate(parts, params["dimension"]),
+    "broadcast_in_dim": _broadcast,
+}
+
+
 def with_static_indices(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the same function of arrays, traced with slices in place of gathers at known indices.
 
@@ -58,10 +81,12 @@ def _apply(equation: Any, inputs: list[Any]) -> list[Any]:
         sliced = _slice(equation, *inputs)
         if sliced is not None:
             return [sliced]
-    if not all(map(_is_known, inputs)):
-        return _bind(equation, inputs)
-    with jax.ensure_compile_time_eval():
-        return [_folded(result) for result in _bind(equation, inputs)]
+    fold = FOLDS.get(equation.primitive.name)
+    if fold is not None and all(map(_is_known, inputs)):
+        (result,) = equation.outvars
+        folded = fold(equation.params, *inputs)
+        return [np.asarray(folded, result.aval.dtype).reshape(result.aval.shape)]
+    return _bind(equation, inputs)
 
 
 def _bind(equation: Any, inputs: list[Any]) -> list[Any]:
