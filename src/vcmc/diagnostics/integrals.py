@@ -8,18 +8,20 @@ it, at the draws' mean, and compared by Laplace's approximation.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._runtime import compiled_per_model
+from .._runtime import FAST_COMPILATION, compiled_per_model
 from ..data.cache import ShardCache, Task
 from ..data.shard import Shard
+from ..density import usable_modes
 from ..groups.local_model import LocalModel, groups_of
-from ..groups.local_modes import local_normals
+from ..groups.local_modes import LocalNormals, local_normals
+from ..groups.quadrature import AbstractQuadrature
 from ..model import Model
 from ..space import Point
 from ..target import Target
@@ -57,13 +59,12 @@ def check_integrals(
     assert local is not None
     assert local.quadrature is not None
     chosen = np.random.default_rng(seed).permutation(len(draws))[:NUM_DRAWS]
-    points = jnp.asarray(draws[chosen])
-    more = target.model.with_quadrature(local.quadrature.doubled(local.space.dim))
-    finer = Target(more, target.shard_cache, target.executor)
-    changes = np.asarray(finer(points)[0]) - np.asarray(target(points)[0])
-    work = partial(_several_modes, point=draws.mean(axis=0))
-    tasks = [Task((shard,)) for shard in range(min(target.num_shards, MAX_SHARDS))]
-    counts = list(target.executor.map(work, tasks, target.shard_cache))
+    points = draws[chosen]
+    tasks = [Task((shard,)) for shard in range(target.num_shards)]
+    work = partial(_changes, finer=local.quadrature.doubled(local.space.dim), points=points)
+    changes = np.sum(list(target.executor.map(work, tasks, target.shard_cache)), axis=0)
+    search = partial(_several_modes, point=draws.mean(axis=0))
+    counts = list(target.executor.map(search, tasks[:MAX_SHARDS], target.shard_cache))
     several, groups = np.sum(counts, axis=0)
     change_sd = float(changes.std()) if np.isfinite(changes).all() else np.inf
     return IntegralCheck(change_sd, int(several), int(groups))
@@ -90,6 +91,34 @@ def integral_sentences(check: IntegralCheck) -> tuple[list[str], list[str]]:
     return faults, doubts
 
 
+def _changes(
+    shard_cache: ShardCache,
+    task: Task,
+    advance: Callable[[int], None],
+    finer: AbstractQuadrature,
+    points: np.ndarray,
+) -> Float[np.ndarray, " point"]:
+    """Return the change of a shard's log likelihood with more nodes, at some points."""
+    del advance
+    shard = shard_cache.shard(task.shards[0])
+    model = shard_cache.model
+    return np.asarray(_differences(model, model.with_quadrature(finer), shard, points))
+
+
+@compiled_per_model
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=FAST_COMPILATION)
+def _differences(
+    model: Model, finer: Model, shard: Shard, points: Float[Array, "point dim"]
+) -> Float[Array, " point"]:
+    def difference(modes: Array, point: Point) -> tuple[Array, Array]:
+        coarse, modes = model.log_marginal_at(point, shard, modes)
+        fine, _ = finer.log_marginal_at(point, shard, modes)
+        return usable_modes(modes), fine - coarse
+
+    local: LocalModel = model.local  # type: ignore[assignment]
+    return jax.lax.scan(difference, local.start(shard), points)[1]
+
+
 def _several_modes(
     shard_cache: ShardCache, task: Task, advance: Callable[[int], None], point: np.ndarray
 ) -> tuple[int, int]:
@@ -102,26 +131,35 @@ def _several_modes(
 
 
 @compiled_per_model
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=FAST_COMPILATION)
 def _other_shares(model: Model, shard: Shard, point: Point) -> Float[Array, " group"]:
     """Return the share of each group's mass, by Laplace's approximation, in another mode."""
     local: LocalModel = model.local  # type: ignore[assignment]
     log_joint = local.log_joint(model.space.constrain(point), shard)
-    own = local_normals(log_joint, local.start(shard))
-    own_mass = log_joint(own.centres) + own.log_dets
     dim = local.space.dim
     starts = np.concatenate(
         [sign * distance * np.eye(dim) for distance in START_DISTANCES for sign in (-1, 1)]
     )
 
-    def share(start: Float[Array, " dim"]) -> Float[Array, " group"]:
-        other = local_normals(log_joint, own.at(start))
-        mass = log_joint(other.centres) + other.log_dets
-        offset = other.centres - own.centres
+    def share(own: LocalNormals, start: Float[Array, " dim"]) -> tuple[Any, Float[Array, " group"]]:
+        """Seek a mode from a start around the own one; the own one is found first."""
+        is_first = jnp.isnan(start[0])
+        begin = jnp.where(is_first, local.start(shard), own.at(jnp.nan_to_num(start)))
+        other = local_normals(log_joint, begin)
+        own = jax.tree.map(lambda *pair: jnp.where(is_first, *pair), other, own)
         # in the larger of the two modes' sds
         sds = jnp.linalg.norm(other.roots, axis=2), jnp.linalg.norm(own.roots, axis=2)
+        offset = other.centres - own.centres
         distance = jnp.max(jnp.abs(offset) / jnp.maximum(*sds), axis=1)
+        mass, own_mass = jax.lax.map(
+            lambda normals: log_joint(normals.centres) + normals.log_dets,
+            jax.tree.map(lambda *pair: jnp.stack(pair), other, own),
+        )
         ratio = jax.nn.sigmoid(mass - own_mass)
-        return jnp.where((distance > MIN_MODE_DISTANCE) & jnp.isfinite(mass), ratio, 0.0)
+        return own, jnp.where((distance > MIN_MODE_DISTANCE) & jnp.isfinite(mass), ratio, 0.0)
 
-    return jnp.max(jax.lax.map(share, jnp.asarray(starts)), axis=0)
+    # one search in a loop, so that it is compiled once; the first start stands for the own mode
+    all_starts = jnp.asarray(np.concatenate([np.full((1, dim), np.nan), starts]))
+    blank = local.start(shard)
+    unknown = LocalNormals(blank, jnp.zeros((*blank.shape, dim)))
+    return jnp.max(jax.lax.scan(share, unknown, all_starts)[1], axis=0)

@@ -30,7 +30,7 @@ from .local_model import LocalModel, groups_of
 from .local_modes import LocalNormals, local_normals
 
 NUM_CHAINS = 16
-NUM_WARMUP = 10  # steps of every chain before the first draw
+NUM_STEPS = 8  # of every chain in one call
 BUFFER_SIZE = 64  # points whose modes are sought by one call
 # Chains need not be centred at the mode: Metropolis steps correct for what is left.
 MAX_DECREMENT = 1e-2
@@ -39,7 +39,7 @@ MAX_STEPS = 20
 LOGISTIC_SCALE = 1.702
 # Of predicted normal approximations: on average over groups, and in all but a twentieth of them.
 MIN_ACCEPTANCE, MIN_GROUP_ACCEPTANCE = 0.85, 0.7
-NUM_TRIALS = 8  # batches of draws that tell whether predictions are good enough
+NUM_TRIALS = 128  # draws that tell whether predictions are good enough
 
 Whites = Float[Array, "chain group local"]
 
@@ -70,7 +70,7 @@ def draw_locals(
     """
     prediction = _predict(space, local, shard, points)
     drawing = partial(_draw_chains, space, local, shard, prediction, key)
-    num_trials = min(len(points), NUM_TRIALS * NUM_CHAINS)
+    num_trials = min(len(points), NUM_TRIALS)
     trial = drawing(points[:num_trials], True)
     is_predicted = _is_accurate(trial.acceptance)
     if is_predicted and num_trials == len(points):
@@ -99,29 +99,38 @@ def _draw_chains(
     num_groups = groups_of(shard).num_groups
     parts: list[dict[str, np.ndarray]] = []
     accepted = np.zeros(num_groups)
+    size = NUM_STEPS * NUM_CHAINS
     whites = jnp.asarray(np.zeros((NUM_CHAINS, *prediction.centres.shape)))
-    for first in range(0, len(points), NUM_CHAINS):
-        batch = points[first : first + NUM_CHAINS]
-        padded = np.concatenate([batch, np.repeat(batch[-1:], NUM_CHAINS - len(batch), axis=0)])
-        for number in range(1 if first else NUM_WARMUP):
-            proposals = _propose(key, first + number, whites.shape)
-            whites, values, rates = _draw_batch(
-                space, local, is_predicted, shard, prediction, whites, padded, proposals
-            )
+    run = partial(_run_chains, space, local, is_predicted, shard, prediction)
+    warmup = np.tile(points[np.arange(NUM_CHAINS) % len(points)], (NUM_STEPS, 1))
+    whites, _, _ = run(whites, _by_step(warmup), _propose(key, 0, whites.shape))
+    for first in range(0, len(points), size):
+        batch = points[first : first + size]
+        padded = np.concatenate([batch, np.repeat(batch[-1:], size - len(batch), axis=0)])
+        proposals = _propose(key, first + 1, whites.shape)
+        whites, values, rates = run(whites, _by_step(padded), proposals)
         parts.append(
-            {name: np.asarray(value)[: len(batch), :num_groups] for name, value in values.items()}
+            {
+                name: np.asarray(value).reshape(size, *value.shape[2:])[: len(batch), :num_groups]
+                for name, value in values.items()
+            }
         )
-        accepted += np.asarray(rates)[: len(batch), :num_groups].sum(axis=0)
+        rates = np.asarray(rates).reshape(size, -1)[: len(batch), :num_groups]
+        accepted += rates.sum(axis=0)
         advance(len(batch))
     params = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return LocalDraws(params, accepted / len(points))
 
 
-class Proposals(NamedTuple):
-    """The random numbers of one step of all chains."""
+def _by_step(points: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "step chain dim"]:
+    return points.reshape(NUM_STEPS, NUM_CHAINS, -1)
 
-    whites: Float[np.ndarray, "chain group local"]
-    uniforms: Float[np.ndarray, "chain group"]
+
+class Proposals(NamedTuple):
+    """The random numbers of some steps of all chains."""
+
+    whites: Float[np.ndarray, "step chain group local"]
+    uniforms: Float[np.ndarray, "step chain group"]
 
 
 def _propose(key: Array, number: int, shape: tuple[int, ...]) -> Proposals:
@@ -132,14 +141,15 @@ def _propose(key: Array, number: int, shape: tuple[int, ...]) -> Proposals:
     """
     seeds = [*np.asarray(jax.random.key_data(key)).ravel().tolist(), number]
     generator = np.random.Generator(np.random.SFC64(seeds))
-    count = shape[0]
-    factors = 2 * generator.integers(0, count // 2, shape[1:]) + 1
-    offsets = generator.integers(0, count, shape[1:])
-    numbers = np.arange(count).reshape(-1, *[1] * (len(shape) - 1))
+    count, *groups = shape
+    by_group = (NUM_STEPS, 1, *groups)
+    factors = 2 * generator.integers(0, count // 2, by_group, np.int16) + 1
+    offsets = generator.integers(0, count, by_group, np.int16)
+    numbers = np.arange(count, dtype=np.int16).reshape(1, -1, *[1] * len(groups))
     strata = (factors * numbers + offsets) % count
-    uniform = np.clip((strata + generator.random(shape)) / count, 1e-16, 1 - 1e-16)
-    whites = (np.log(uniform) - np.log1p(-uniform)) / LOGISTIC_SCALE
-    return Proposals(whites, generator.random(shape[:2]))
+    uniform = np.clip((strata + generator.random(strata.shape)) / count, 1e-16, 1 - 1e-16)
+    whites = np.log(uniform / (1 - uniform)) / LOGISTIC_SCALE
+    return Proposals(whites, generator.random(strata.shape[:3]))
 
 
 class Prediction(NamedTuple):
@@ -238,17 +248,20 @@ def _normals_in_turn(
 
 @compiled_per_model
 @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=FAST_COMPILATION)
-def _draw_batch(
+def _run_chains(
     space: Product,
     local: LocalModel,
     is_predicted: bool,
     shard: Shard,
     prediction: Prediction,
     whites: Whites,
-    points: Float[Array, "chain dim"],
+    points: Float[Array, "step chain dim"],
     proposals: Proposals,
-) -> tuple[Whites, dict[str, Array], Float[Array, "chain group"]]:
-    """Move every chain to its next draw; return their coordinates, local params and acceptance."""
+) -> tuple[Whites, dict[str, Array], Float[Array, "step chain group"]]:
+    """Move every chain along its next draws.
+
+    Return the last coordinates, and the local params and the acceptance of all draws.
+    """
     first_rows = groups_of(shard).first_rows(shard.rows)
 
     def draw(arguments: tuple[Point, Array, Proposals]) -> Any:
@@ -264,7 +277,13 @@ def _draw_batch(
             values |= dict(local.derived(params, values, first_rows))
         return white, values, rates
 
-    return jax.lax.map(draw, (points, whites, proposals))
+    def step(whites: Whites, arguments: Any) -> tuple[Whites, Any]:
+        points, proposals = arguments
+        whites, values, rates = jax.lax.map(draw, (points, whites, proposals))
+        return whites, (values, rates)
+
+    whites, (values, rates) = jax.lax.scan(step, whites, (points, proposals))
+    return whites, values, rates
 
 
 def _step(

@@ -120,7 +120,7 @@ class LocalModel:
         if self.quadrature is not None:
             return self.quadrature
         dim, num_groups = self.space.dim, len(groups_of(shard).weights)
-        log_joint = jax.jit(self.log_joint(params, shard))
+        log_joint = self.log_joint(params, shard)
         if is_quadratic(log_joint, num_groups, dim, seed=0):
             return ExactGaussian()
         return default_quadrature(dim, num_shards * num_groups)

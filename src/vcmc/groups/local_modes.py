@@ -100,7 +100,7 @@ def local_normals(
         return ~(decrement > max_decrement)
 
     def is_unfinished(state: _State) -> Array:
-        return (state.step < max_steps) & ~jnp.all(state.is_done)
+        return (state.step <= max_steps) & ~jnp.all(state.is_done)
 
     def advance(state: _State) -> _State:
         steps = state.scales[:, None] * newton_steps(state.current)
@@ -109,7 +109,7 @@ def local_normals(
         new = derivatives(log_joint, points)
         least = state.current.values + gains - ROUNDING * (1 + jnp.abs(state.current.values))
         is_better = (new.values >= least) & jnp.all(jnp.isfinite(new.gradients), axis=1)
-        is_better &= ~state.is_done
+        is_better = (is_better | (state.step == 0)) & ~state.is_done
 
         def chosen(better: Array, worse: Array) -> Array:
             mask = is_better.reshape(-1, *[1] * (better.ndim - 1))
@@ -122,8 +122,16 @@ def local_normals(
         is_done = state.is_done | (is_better & is_close(current)) | (scales < ROUNDING)
         return _State(state.step + 1, chosen(points, state.points), current, scales, is_done)
 
-    first = derivatives(log_joint, start)
-    state = _State(jnp.zeros((), int), start, first, jnp.ones(len(start)), is_close(first))
+    # The first step has length zero, and is accepted, whatever the density: derivatives are then
+    # part of the loop alone, and compiled once.
+    num_groups, dim = start.shape
+    unknown = Derivatives(
+        jnp.full(num_groups, -jnp.inf),
+        jnp.zeros((num_groups, dim)),
+        jnp.broadcast_to(-jnp.eye(dim), (num_groups, dim, dim)),
+    )
+    is_done = jnp.zeros(num_groups, bool)
+    state = _State(jnp.zeros((), int), start, unknown, jnp.ones(num_groups), is_done)
     state = jax.lax.while_loop(is_unfinished, advance, state)
     return LocalNormals(state.points, state.current.roots)
 
@@ -131,10 +139,11 @@ def local_normals(
 def is_quadratic(log_joint: LogJoint, num_groups: int, dim: int, seed: int) -> bool:
     """Return whether the log density is quadratic in the local coordinates of all groups."""
     generator = np.random.default_rng(seed)
+    hessians = jax.jit(lambda points: derivatives(log_joint, points).hessians)
     blocks = []
     for scale in (0.1, 1.0, 3.0):
-        points = jnp.asarray(scale * generator.normal(size=(num_groups, dim)))
-        blocks.append(np.asarray(derivatives(log_joint, points).hessians))
+        points = scale * generator.normal(size=(num_groups, dim))
+        blocks.append(np.asarray(hessians(points)))
     size = np.abs(blocks[0]).max(axis=(1, 2), keepdims=True)
     changes = [np.abs(block - blocks[0]) for block in blocks[1:]]
     with np.errstate(invalid="ignore"):

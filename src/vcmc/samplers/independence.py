@@ -17,7 +17,8 @@ from jaxtyping import Array, Float, Int
 from ..density import Subposterior
 from ..space import Point
 from .base import AbstractSampler, Programs
-from .walkers import initial_positions, new_steps, run_walkers
+from .proposals import systematic_resample
+from .walkers import new_steps, run_walkers
 from .whitening import chain_states, normal_approximation, unwhiten
 
 STATS = {  # statistics of each step, by ArviZ's names
@@ -28,7 +29,8 @@ STATS = {  # statistics of each step, by ArviZ's names
 # Degrees of freedom of the proposals: the tails are heavier than normal, and in many dimensions the
 # ratio of the two densities still varies little.
 MIN_DOF, DOF_PER_DIM = 5.0, 5.0
-MAX_UNMOVED_SHARE = 0.02  # of walkers, after warm-up
+MAX_UNMOVED_SHARE = 0.2  # of walkers, after warm-up
+PROPOSALS_PER_WALKER = 4  # of which one is where a walker begins
 NUM_TRIALS = 64  # proposals from which the acceptance rate is estimated
 
 
@@ -70,20 +72,25 @@ class Independence(AbstractSampler):
 
     @classmethod
     def for_rate(cls, acceptance_rate: float) -> "Independence":
-        """Return the sampler with a warm-up after which few walkers are where they began."""
+        """Return the sampler with a warm-up after which most walkers have moved."""
         rate = min(acceptance_rate, 1 - MAX_UNMOVED_SHARE)
         num_iterations = int(np.ceil(np.log(MAX_UNMOVED_SHARE) / np.log1p(-rate)))
-        return cls(num_warmup=cls.num_walkers * max(3, num_iterations))
+        return cls(num_warmup=cls.num_walkers * max(2, num_iterations))
 
     def init(self, setup: Subposterior, start: Point, key: Array) -> IndependenceState:
         centre, root = normal_approximation(setup, start)
-        white = initial_positions(key, self.num_walkers, start.size)
-        log_ratios = _log_ratios(setup, white, centre, root)
-        # a walker that would start outside of the support starts at the centre instead
-        is_inside = np.isfinite(log_ratios)
-        if not is_inside.all():
-            white = np.where(is_inside[:, None], white, 0.0)
-            log_ratios = _log_ratios(setup, white, centre, root)
+        # Walkers begin at some of many proposals, chosen by their weights: close to draws of the
+        # density, so that a short warm-up suffices.
+        generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        proposals = _first_proposals(generator, PROPOSALS_PER_WALKER * self.num_walkers, start.size)
+        log_ratios = _log_ratios(setup, proposals, centre, root)
+        log_ratios = np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
+        if np.isneginf(log_ratios).all():  # nothing but the centre is left
+            proposals = np.zeros_like(proposals)
+            log_ratios = _log_ratios(setup, proposals, centre, root)
+        weights = np.exp(log_ratios - log_ratios.max())
+        chosen = systematic_resample(weights, self.num_walkers, generator)
+        white, log_ratios = proposals[chosen], log_ratios[chosen]
         walkers = Walkers(jnp.asarray(white), jnp.asarray(log_ratios))
         # jnp.zeros would compile programs
         step = jnp.asarray(np.zeros((), int))
@@ -103,10 +110,7 @@ class Independence(AbstractSampler):
 def acceptance_rate(density: Subposterior, start: Point) -> float:
     """Return the share of proposals that would be accepted, estimated from some of them."""
     centre, root = normal_approximation(density, start)
-    generator = np.random.default_rng(0)
-    dim = start.size
-    scales = np.sqrt(_dof(dim) / generator.chisquare(_dof(dim), NUM_TRIALS))
-    white = scales[:, None] * generator.normal(size=(NUM_TRIALS, dim))
+    white = _first_proposals(np.random.default_rng(0), NUM_TRIALS, start.size)
     log_ratios = _log_ratios(density, white, centre, root)
     if not np.isfinite(log_ratios).any():
         return 0.0
@@ -114,6 +118,14 @@ def acceptance_rate(density: Subposterior, start: Point) -> float:
     # of a walker that is at a draw of the density to each of the proposals
     pairs = np.minimum(ratios[:, None], ratios[None])
     return float(np.nansum(pairs) / (NUM_TRIALS * np.nansum(ratios)))
+
+
+def _first_proposals(
+    generator: np.random.Generator, count: int, dim: int
+) -> Float[np.ndarray, "proposal dim"]:
+    """Draw proposals in NumPy, where nothing is compiled."""
+    scales = np.sqrt(_dof(dim) / generator.chisquare(_dof(dim), count))
+    return scales[:, None] * generator.normal(size=(count, dim))
 
 
 def _log_ratios(

@@ -26,15 +26,15 @@ def _broadcast(params: Any, value: np.ndarray) -> np.ndarray:
 
 # What JAX does to indices. In NumPy, as JAX would compile a program for each.
 FOLDS: dict[str, Callable[..., Any]] = {
-    "lt": lambda params, left, right: left < right,
-    "ge": lambda params, left, right: left >= right,
-    "add": lambda params, left, right: left + right,
-    "sub": lambda params, left, right: left - right,
-    "select_n": lambda params, which, *cases: np.choose(which.astype(int), cases),
-    "convert_element_type": lambda params, value: value,
-    "reshape": lambda params, value: value,
-    "squeeze": lambda params, value: value,
-    "copy": lambda params, value: value,
+    "lt": lambda _, left, right: left < right,
+    "ge": lambda _, left, right: left >= right,
+    "add": lambda _, left, right: left + right,
+    "sub": lambda _, left, right: left - right,
+    "select_n": lambda _, which, *cases: np.choose(which.astype(int), cases),
+    "convert_element_type": lambda _, value: value,
+    "reshape": lambda _, value: value,
+    "squeeze": lambda _, value: value,
+    "copy": lambda _, value: value,
     "concatenate": lambda params, *parts: np.concatenate(parts, params["dimension"]),
     "broadcast_in_dim": _broadcast,
 }
