@@ -1,9 +1,9 @@
 r"""How far off the integrals over local parameters are, and what that does to the result.
 
-The log density is evaluated at some draws with more nodes. Its change $\Delta$ would reweight the
-draws by $e^\Delta$, which moves a mean by at most the sd of $\Delta$ over the draws, in posterior
-sds. Nodes lie around one mode of every group; other modes are sought from starts on all sides of
-it, at the draws' mean, and compared by Laplace's approximation.
+The log density of some shards is evaluated at some draws with more nodes. Its change $\Delta$ would
+reweight the draws by $e^\Delta$, which moves a mean by at most the sd of $\Delta$ over the draws,
+in posterior sds. Nodes lie around one mode of every group; other modes are sought from starts on all
+sides of it, at the draws' mean, and compared by Laplace's approximation.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ MAX_GOOD_CHANGE_SD = 0.03
 # In sds, along every local coordinate and on both sides. Where rows say much more than the prior,
 # an sd is a small share of the distance to another mode.
 START_DISTANCES = (3.0, 10.0, 30.0, 100.0, 300.0)
-MAX_SHARDS = 8  # whose groups are searched for other modes
+MAX_SHARDS = 8  # whose groups get more nodes, and are searched for other modes
 MIN_MODE_DISTANCE = 3.0  # sds between two modes
 MIN_MODE_SHARE = 0.01  # of a group's mass
 
@@ -60,11 +60,12 @@ def check_integrals(
     assert local.quadrature is not None
     chosen = np.random.default_rng(seed).permutation(len(draws))[:NUM_DRAWS]
     points = draws[chosen]
-    tasks = [Task((shard,)) for shard in range(target.num_shards)]
+    tasks = [Task((shard,)) for shard in range(min(target.num_shards, MAX_SHARDS))]
     work = partial(_changes, finer=local.quadrature.doubled(local.space.dim), points=points)
-    changes = np.sum(list(target.executor.map(work, tasks, target.shard_cache)), axis=0)
+    some = np.sum(list(target.executor.map(work, tasks, target.shard_cache)), axis=0)
+    changes = some * target.num_shards / len(tasks)
     search = partial(_several_modes, point=draws.mean(axis=0))
-    counts = list(target.executor.map(search, tasks[:MAX_SHARDS], target.shard_cache))
+    counts = list(target.executor.map(search, tasks, target.shard_cache))
     several, groups = np.sum(counts, axis=0)
     change_sd = float(changes.std()) if np.isfinite(changes).all() else np.inf
     return IntegralCheck(change_sd, int(several), int(groups))

@@ -15,10 +15,10 @@ from jaxtyping import Float
 
 # Means are off by about the sd, over the posterior, of the log density's error in nats. It grows as
 # the root of the number of groups. 2000 groups of 20 binary rows with two local coordinates:
-# 0.016 with 12 nodes, 0.010 with 5 x 5, 0.0003 with 7 x 7.
+# 0.016 with 12 nodes, 0.010 with 5 x 5, 0.0015 with 6 x 6, 0.0003 with 7 x 7.
 DEFAULT_NODES = 9  # for one local coordinate
 MANY_GROUPS = 5000
-NODES_FOR_MANY_GROUPS = {1: 11, 2: 7}
+NODES_FOR_MANY_GROUPS = {1: 11, 2: 6}
 DEFAULT_QUASI_RANDOM_NODES = 64
 
 
