@@ -2,8 +2,8 @@ r"""How far off the integrals over local parameters are, and what that does to t
 
 The log density of some shards is evaluated at some draws with more nodes. Its change $\Delta$ would
 reweight the draws by $e^\Delta$, which moves a mean by at most the sd of $\Delta$ over the draws,
-in posterior sds. Nodes lie around one mode of every group; other modes are sought from starts on all
-sides of it, at the draws' mean, and compared by Laplace's approximation.
+in posterior sds. Nodes lie around one mode of every group; other modes are sought from starts on
+all sides of it, at the draws' mean, and compared by Laplace's approximation.
 """
 
 from collections.abc import Callable
