@@ -16,7 +16,9 @@ Run: .venv/bin/python benchmarks/groups.py radon irt …
 
 import os
 import resource
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -129,29 +131,67 @@ def logistic_rows(num_groups: int, num_rows: int, seed: int = 0) -> dict[str, np
 def logistic() -> None:
     rows = logistic_rows(2000, 20)
     converted = vcmc.from_numpyro(logistic_model, rows, groups="group", num_groups="num_groups")
-    begin = time.perf_counter()
-    tree = vcmc.infer(converted, rows, num_shards=20, progress=False)
-    total = time.perf_counter() - begin
-    say(f"logistic: {total:.1f} s in all, {seconds_of(tree)}, {tree.attrs['verdict']}")
-    kernel = numpyro.infer.NUTS(logistic_model)
-    arguments = {name: jnp.asarray(value) for name, value in rows.items()}
-    draws: dict[str, np.ndarray] = {}
-    for num_draws in (1000,):
+    seconds = {}
+    for mode in ("none", "draws"):
         begin = time.perf_counter()
-        mcmc = numpyro.infer.MCMC(
-            kernel,
-            num_warmup=500,
-            num_samples=num_draws,
-            num_chains=2,
-            chain_method="parallel" if jax.local_device_count() > 1 else "sequential",
-            progress_bar=False,
+        tree = vcmc.infer(
+            converted, rows, num_shards=20, progress=False, locals=mode, compile_cache=False
         )
-        mcmc.run(jax.random.key(0), num_groups=2000, **arguments)
-        draws = {name: np.asarray(value) for name, value in mcmc.get_samples().items()}
-        say(f"  NUTS on the joint model: {time.perf_counter() - begin:.1f} s for {num_draws} draws")
-    for name in ("mean", "spread"):
+        seconds[mode] = time.perf_counter() - begin
+        say(f"logistic, locals={mode!r}: {seconds_of(tree)}, {tree.attrs['verdict']}")
+        jax.clear_caches()
+    # NUTS with a chain on each core: JAX has to know the number of devices when it starts
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+        command = [sys.executable, __file__, "joint", f"{folder}/joint.npz"]
+        subprocess.run(command, env=environment, check=True, timeout=3600)
+        with np.load(f"{folder}/joint.npz") as file:
+            joint = {name: file[name] for name in file.files}
+    compare_with_joint(tree, joint, seconds)
+
+
+def joint(path: str) -> None:
+    """Run NUTS on the joint model, two chains in parallel, and keep its global draws."""
+    rows = {name: jnp.asarray(value) for name, value in logistic_rows(2000, 20).items()}
+    mcmc = numpyro.infer.MCMC(
+        numpyro.infer.NUTS(logistic_model),
+        num_warmup=500,
+        num_samples=1000,
+        num_chains=2,
+        chain_method="parallel",
+        progress_bar=False,
+    )
+    times = [time.perf_counter()]
+    mcmc.warmup(jax.random.key(0), num_groups=2000, **rows)
+    jax.block_until_ready(mcmc.post_warmup_state.z)
+    times.append(time.perf_counter())
+    mcmc.run(mcmc.post_warmup_state.rng_key, num_groups=2000, **rows)
+    draws = {
+        name: np.asarray(mcmc.get_samples(group_by_chain=True)[name]) for name in ("mean", "spread")
+    }
+    times.append(time.perf_counter())
+    np.savez(path, times=np.diff(times), **draws)
+
+
+def compare_with_joint(tree: Any, joint: dict[str, np.ndarray], seconds: dict[str, float]) -> None:
+    """Print the seconds until NUTS on the joint model knows all global means to 0.1 sd."""
+    from arviz_stats.base import array_stats
+
+    warmup, sampling = joint.pop("times")
+    ess = min(
+        float(np.min(array_stats.ess(draws, chain_axis=0, draw_axis=1, method="mean")))
+        for draws in joint.values()
+    )
+    to_goal = warmup + sampling * min(1.0, 100 / ess)
+    say(
+        f"  NUTS on the joint model: {warmup:.1f} s of warm-up, {sampling:.1f} s for 2 x 1000 "
+        f"draws, {ess:.0f} effective: {to_goal:.1f} s to 0.1 sd"
+    )
+    for mode, own in seconds.items():
+        say(f"  vcmc with locals={mode!r}: {own:.1f} s, {to_goal / own:.1f} times as fast")
+    for name, draws in joint.items():
         ours = tree["posterior"][name].to_numpy().reshape(-1, 2)
-        theirs = draws[name].reshape(-1, 2)
+        theirs = draws.reshape(-1, 2)
         off = (ours.mean(axis=0) - theirs.mean(axis=0)) / theirs.std(axis=0)
         say(f"  {name}: means {off.round(3)} sd apart, sds {ours.std(axis=0) / theirs.std(axis=0)}")
 
@@ -250,6 +290,9 @@ BENCHMARKS = {
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["joint"]:
+        joint(sys.argv[2])
+        return
     for name in sys.argv[1:] or BENCHMARKS:
         BENCHMARKS[name]()
 
