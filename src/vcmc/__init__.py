@@ -22,7 +22,9 @@ from .errors import (
 from .groups.quadrature import ExactGaussian, GaussHermite, QuasiRandom
 from .inference.combination import combine
 from .inference.comparison import compare
+from .inference.cross_validation import loo, waic
 from .inference.diagnosis import diagnose
+from .inference.model_comparison import loo_compare
 from .inference.pipeline import infer
 from .inference.refinement import refine
 from .model import Model
@@ -93,6 +95,8 @@ __all__ = [
     "infer",
     "load",
     "load_locals",
+    "loo",
+    "loo_compare",
     "models",
     "plot_comparison",
     "plot_density",
@@ -110,4 +114,5 @@ __all__ = [
     "samplers",
     "split",
     "variational",
+    "waic",
 ]
