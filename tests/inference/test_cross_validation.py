@@ -6,6 +6,8 @@ from pathlib import Path
 import arviz_stats
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from scipy.stats import multivariate_normal, norm
 from xarray import Dataset, DataTree
@@ -129,6 +131,16 @@ def test_fewer_draws_are_evenly_spaced(conjugate):
     assert many.n_samples == 1000
 
 
+@pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # of few draws
+def test_many_chains_may_give_one_draw_each(conjugate):
+    tree = exact_tree(conjugate, 40, 10)
+    result = vcmc.loo(tree, conjugate.model, conjugate.rows, num_draws=40, progress=False)
+    one_each = exact_tree(conjugate, 1, 40)
+    one_each["posterior"]["beta"][0] = tree["posterior"]["beta"].to_numpy()[:, 0]
+    expected = vcmc.loo(one_each, conjugate.model, conjugate.rows, progress=False)
+    assert_same(result, expected, 1e-10)
+
+
 @pytest.mark.slow
 def test_executors_agree(conjugate):
     tree = exact_tree(conjugate, num_draws=400)
@@ -211,6 +223,30 @@ def test_groups_are_left_out_one_at_a_time():
     assert result.elpd_i["group"].to_numpy().tolist() == labels
     waic = vcmc.waic(tree, model, rows, progress=False)
     np.testing.assert_allclose(waic.p, matrix.var(axis=0, ddof=1).sum(), rtol=1e-8)
+
+
+def test_groups_without_rows_are_not_assessed():
+    """A table of groups may have labels that no row has: there is nothing to predict."""
+
+    def varying(county, y, size, *, num_counties):
+        tau = numpyro.sample("tau", dist.HalfNormal(1))
+        with numpyro.plate("counties", num_counties):
+            alpha = numpyro.sample("alpha", dist.Normal(size, tau))
+        numpyro.sample("y", dist.Normal(alpha[county], 1.0), obs=y)
+
+    rows = {"county": np.repeat(["b", "d", "e"], 5), "y": np.linspace(-1.0, 1.0, 15)}
+    table = {"county": ["d", "c", "b", "a", "e"], "size": np.arange(5.0)}
+    names = {"groups": "county", "num_groups": "num_counties"}
+    model = vcmc.from_numpyro(varying, rows, group_rows=table, **names)
+    tau = np.linspace(0.99, 1.01, 100)
+    tree = make_tree({"posterior": {"tau": tau[None]}}, {"num_shards": 2})
+    result = vcmc.waic(tree, model, rows, progress=False)
+    assert result.elpd_i["county"].to_numpy().tolist() == ["b", "d", "e"]
+    for label, size in (("b", 2.0), ("d", 0.0), ("e", 4.0)):
+        y = rows["y"][rows["county"] == label]
+        values = [multivariate_normal.logpdf(y, np.full(5, size), np.eye(5) + t**2) for t in tau]
+        expected = np.log(np.mean(np.exp(values))) - np.var(values, ddof=1)
+        assert float(result.elpd_i.sel(county=label)) == pytest.approx(expected, rel=1e-8)
 
 
 def test_groups_with_a_large_k_are_named():

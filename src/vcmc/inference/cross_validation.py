@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from ..data.files import FilePartition
 from ..data.grouped import GroupedPartition
+from ..data.partition import Partition
 from ..data.row_order import row_numbers
 from ..errors import DoubtfulWarning, warn_user
 from ..model import Model
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 ROW_DIM = "row"
 MAX_NAMED = 5  # rows or groups in a message
+MIN_ESS_DRAWS = 4  # of each chain, for ArviZ's effective draws
 MAX_GOOD_K = 0.7  # of Pareto distributions; lower with fewer than 2154 draws (Vehtari et al. 2024)
 MAX_GOOD_VARIANCE = (
     0.4  # of a row's log likelihood: above, WAIC is unreliable (Vehtari et al. 2017)
@@ -137,12 +140,12 @@ def _relative_efficiency(
 ) -> float:
     """Return effective draws per draw, as ArviZ does: the mean over all quantities but local ones.
 
-    A single chain's are taken to be independent: combined draws are.
+    Those of a single chain are taken to be independent, as combined draws are.
     """
     from arviz_stats.base import array_stats
 
     num_chains, num_draws = draws.shape[:2]
-    if num_chains == 1:
+    if num_chains == 1 or num_draws < MIN_ESS_DRAWS:
         return 1.0
     posterior = tree["posterior"].to_dataset().transpose("chain", "draw", ...)
     chosen = np.arange(num_draws) * posterior.sizes["draw"] // num_draws
@@ -168,7 +171,7 @@ def _terms(
     """Return the terms of all rows in their order, or of all groups with their labels."""
     points = draws.reshape(-1, draws.shape[2])
     with ProgressDisplay(progress) as display:
-        stage = display.stage(name, None)
+        stage = display.stage(name, _num_terms(target))
         parts = pointwise(target, points, reduction, stage.advance)
         stage.finish()
     terms = _in_order(target, parts)
@@ -180,6 +183,14 @@ def _terms(
             "check these rows, and that the tree belongs to the model."
         )
     return terms
+
+
+def _num_terms(target: Target) -> int | None:
+    """Return the number of rows, or groups, if it is known before they are loaded."""
+    partition = target.shard_cache.partition
+    if isinstance(partition, GroupedPartition):
+        return sum(map(len, partition.members))
+    return sum(partition.sizes) if isinstance(partition, Partition | FilePartition) else None
 
 
 def _in_order(target: Target, parts: list[Pointwise]) -> "dict[str, DataArray]":
