@@ -26,6 +26,7 @@ from .inference.cross_validation import loo, waic
 from .inference.diagnosis import diagnose
 from .inference.model_comparison import loo_compare
 from .inference.pipeline import infer
+from .inference.prediction import predict
 from .inference.refinement import refine
 from .model import Model
 from .models.frontends.numpyro import from_numpyro
@@ -108,6 +109,7 @@ __all__ = [
     "plot_timings",
     "plot_weights",
     "posterior_draws",
+    "predict",
     "read_draws",
     "refine",
     "report",

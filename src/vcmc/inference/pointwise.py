@@ -79,22 +79,38 @@ def reduce_shard(
 def _row_blocks(
     model: Model, shard: Shard, points: Float[np.ndarray, "draw dim"]
 ) -> Iterator[Float[np.ndarray, "row draw"]]:
-    """Yield the log likelihoods of blocks of rows.
+    """Yield the log likelihoods of blocks of rows."""
+
+    def evaluate(size: int, first: np.ndarray) -> Array:
+        return _row_log_likelihoods(model, size, shard.rows, first, points)
+
+    return blocks_of_rows(shard, len(points), evaluate)
+
+
+def blocks_of_rows(
+    shard: Shard, num_values: int, evaluate: Callable[[int, np.ndarray], Array]
+) -> Iterator[Float[np.ndarray, "row draw *axes"]]:
+    """Yield values of blocks of rows at all draws; padding is left out.
 
     Blocks share a shape: the last one starts early enough to be full, and its overlap with the one
     before is dropped.
+
+    Args:
+        shard: the rows.
+        num_values: the number of values of a row at all draws.
+        evaluate: returns the values (draw, row, …) of so many rows from the one with this number.
     """
     is_row = np.asarray(shard.weights) > 0
     num_rows = len(is_row)
-    row_bytes = max(8 * len(points), -(-shard.num_bytes // num_rows))
+    row_bytes = max(8 * num_values, -(-shard.num_bytes // num_rows))
     size = min(num_rows, max(1, MAX_BLOCK_BYTES // row_bytes))
     for begin in range(0, num_rows, size):
         first = min(begin, num_rows - size)
         if not is_row[begin : first + size].any():
             continue
-        values = _row_log_likelihoods(model, size, shard.rows, np.asarray(first), points)
+        values = np.asarray(evaluate(size, np.asarray(first)), float)
         chosen = is_row[first : first + size] & (np.arange(first, first + size) >= begin)
-        yield np.ascontiguousarray(np.asarray(values, float)[:, chosen].T)
+        yield np.ascontiguousarray(np.moveaxis(values[:, chosen], 0, 1))
 
 
 @compiled_per_model
