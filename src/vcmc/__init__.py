@@ -22,8 +22,11 @@ from .errors import (
 from .groups.quadrature import ExactGaussian, GaussHermite, QuasiRandom
 from .inference.combination import combine
 from .inference.comparison import compare
+from .inference.cross_validation import loo, waic
 from .inference.diagnosis import diagnose
+from .inference.model_comparison import loo_compare
 from .inference.pipeline import infer
+from .inference.prediction import predict
 from .inference.refinement import refine
 from .model import Model
 from .models.frontends.numpyro import from_numpyro
@@ -93,6 +96,8 @@ __all__ = [
     "infer",
     "load",
     "load_locals",
+    "loo",
+    "loo_compare",
     "models",
     "plot_comparison",
     "plot_density",
@@ -104,10 +109,12 @@ __all__ = [
     "plot_timings",
     "plot_weights",
     "posterior_draws",
+    "predict",
     "read_draws",
     "refine",
     "report",
     "samplers",
     "split",
     "variational",
+    "waic",
 ]

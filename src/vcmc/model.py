@@ -31,6 +31,7 @@ from .space import Params, Point, Product, Scalar, Space
 LogPrior = Callable[[Params], Scalar]
 LogLikelihood = Callable[..., Float[Array, " row"]]
 """From params and rows, or from params, local params of each row's group, and rows."""
+Simulate = Callable[[Array, Params, Any], Mapping[str, Array]]
 Derived = Callable[[Params], Params]
 
 MAX_CACHED_BYTES = 2**21  # of rows that a core's cache holds; more rows are processed in blocks
@@ -58,6 +59,8 @@ class Model:
             group; `group` is the first row of every group. `log_likelihood` is then a function of
             `(params, local, rows)`, with the local values of every row's group.
         groups: the column of rows that says which group a row belongs to.
+        simulate: for `predict`, new values for rows: `(key, params, rows)`, with a key of
+            `jax.random`, to arrays by name whose leading axis is that of the rows.
         quadrature: how local parameters are integrated out; by default a closed form where they
             are Gaussian, else Gauss–Hermite or quasi-random nodes.
         renamed: names under which `posterior_draws` returns params and derived quantities, where
@@ -89,7 +92,9 @@ class Model:
         groups: str | None = None,
         group_table: Mapping[str, np.ndarray] | None = None,
         quadrature: AbstractQuadrature | None = None,
+        simulate: Simulate | None = None,
     ):
+        self.simulate_rows = simulate
         self.space = Product(space)
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
@@ -123,6 +128,9 @@ class Model:
 
     local: LocalModel | None = None
     """The local parameters of groups, which are integrated out; None without groups."""
+
+    simulate_rows: Simulate | None = None
+    """Draws new values for rows, for predictions; None if the model does not say how."""
 
     exact_sampler: Any = None
     """The class of the sampler written for this model, if any."""

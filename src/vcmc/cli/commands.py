@@ -18,6 +18,7 @@ from .console import (
     print_line,
     print_text,
 )
+from .loo_command import loo_command
 
 if TYPE_CHECKING:
     from ..inference.local_tasks import LocalsMode
@@ -38,6 +39,9 @@ def main() -> None:
     vcmc splits the rows into shards, samples the shards in parallel, combines their draws into one
     posterior, and estimates how accurate it is.
     """
+
+
+main.add_command(loo_command)
 
 
 @main.command(epilog=options.examples("demo --out pictures"))
@@ -90,13 +94,7 @@ def demo(out: Path, seed: int) -> None:
 @options.groups
 @options.num_groups
 @options.local_parameters
-@click.option(
-    "--executor",
-    default="local",
-    show_default=True,
-    help="Where to sample the shards: local (threads), local:THREADS, processes, processes:N, "
-    "dask:ADDRESS, ray or ray:ADDRESS.",
-)
+@options.executor
 @click.option(
     "--refine",
     "refined",

@@ -1,4 +1,4 @@
-"""The jobs behind the commands: run a model, combine files of draws, diagnose, refine, report.
+"""The jobs behind the commands: run a model, combine files of draws, assess, refine, report.
 
 Each job takes paths and returns a result.
 """
@@ -17,6 +17,7 @@ from ..data.shard import AbstractPartition
 from ..data.size import FileRows
 from ..diagnostics.verdict import Diagnosis
 from ..inference.combination import combine
+from ..inference.cross_validation import loo
 from ..inference.diagnosis import diagnose
 from ..inference.local_tasks import LocalsMode
 from ..inference.pipeline import infer
@@ -38,6 +39,7 @@ from .inputs import (
 )
 
 if TYPE_CHECKING:
+    from arviz_stats import ELPDData
     from xarray import DataTree
 
 # Files of a run directory that the command line adds
@@ -198,6 +200,29 @@ def refine_result(
     refined = refine(tree, loaded_model, partition, seed=seed, progress="lines")
     _write_tree(refined, out)
     return refined
+
+
+def leave_one_out(
+    path: str,
+    model: str,
+    data: str,
+    columns: Columns | None,
+    names: GroupNames = NO_GROUPS,
+    *,
+    num_draws: int | None = None,
+    executor: str = "local",
+) -> "ELPDData":
+    """Assess a result by leave-one-out cross-validation on the rows of a data file."""
+    tree = load_result(path)
+    loaded_model, rows = load_model_and_rows(model, data, columns, names)
+    partition = _split_as_before(path, loaded_model, rows, tree, columns)
+    pool = parse_executor(executor)
+    try:
+        return loo(
+            tree, loaded_model, partition, num_draws=num_draws, executor=pool, progress="lines"
+        )
+    finally:
+        pool.close()
 
 
 def _split_as_before(

@@ -76,6 +76,15 @@ local_parameters = click.option(
 )
 
 
+executor = click.option(
+    "--executor",
+    default="local",
+    show_default=True,
+    help="Where to work on the shards: local (threads), local:THREADS, processes, processes:N, "
+    "dask:ADDRESS, ray or ray:ADDRESS.",
+)
+
+
 spaces = click.option(
     "--space",
     "spaces",

@@ -28,6 +28,15 @@ def check_model(model: Any) -> None:
     check_instance("model", model, Model, example)
 
 
+def check_result(tree: Any) -> None:
+    """Raise a `TypeError` unless `tree` has draws of a posterior."""
+    if "posterior" not in getattr(tree, "children", {}):
+        raise TypeError(
+            "tree must be a result of infer or combine, with a group 'posterior'; got "
+            f"{type(tree).__name__} with the groups {list(getattr(tree, 'children', {}))}."
+        )
+
+
 def check_combiner(combiner: Any, argument: str = "combiner") -> None:
     """Raise a `TypeError` unless `combiner` is a combiner."""
     check_instance(argument, combiner, AbstractCombiner, "vcmc.combiners.Consensus()")

@@ -239,6 +239,12 @@ def posterior_points(tree: "DataTree", model: Model) -> Points:
             f"the model has the parameters {list(model.space)}, but the tree has no draws of "
             f"{sorted(missing)}."
         )
+    for name, part in model.space.items():
+        if (shape := posterior[name].transpose("chain", "draw", ...).shape[2:]) != part.shape:
+            raise ValueError(
+                f"the model's {name!r} has the shape {part.shape}, but the tree's draws have "
+                f"{shape}: the tree is a result of another model."
+            )
     points = np.asarray(to_points(model.space, draws_by_parameter(tree)))
     return points.reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
 

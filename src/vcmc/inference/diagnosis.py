@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics.verdict import Diagnosis
 from ..model import Model
-from .arguments import check_model_with_rows
+from .arguments import check_model_with_rows, check_result
 from .assessment import (
     diagnose_draws,
     posterior_points,
@@ -41,11 +41,7 @@ def diagnose(
     Returns:
         A `Diagnosis`: print it for a table of errors, each ± its standard error, and a verdict.
     """
-    if "posterior" not in getattr(tree, "children", {}):
-        raise TypeError(
-            "tree must be a result of infer or combine, with a group 'posterior'; got "
-            f"{type(tree).__name__} with the groups {list(getattr(tree, 'children', {}))}."
-        )
+    check_result(tree)
     check_model_with_rows("diagnose", model, rows)
     if model is None:
         return stored_diagnosis(tree)

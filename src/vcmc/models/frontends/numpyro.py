@@ -33,6 +33,7 @@ from .checks import (
 from .enumeration import enumerated_log_likelihood
 from .labels import site_labels
 from .numpyro_groups import UserLabels, grouped_model
+from .numpyro_predictive import site_simulator
 from .recognition import recognised_groups
 from .sites import Seeded, Site, log_prob, renamed_sites, result_name, sites_on, trace_at
 
@@ -146,7 +147,19 @@ def from_numpyro(
         dims=dims,
         coords=coords,
         renamed=renamed,
+        simulate=site_simulator(model, constants or {}, _value_axes(roles, few, more)),
     )
+
+
+def _value_axes(roles: "_Roles", few: dict[str, Site], more: dict[str, Site]) -> dict[str, int]:
+    """Return the axis of rows of the values of every observed site; factors have no values."""
+    return {
+        name: next(
+            axis for axis, size in enumerate(few[name].shape) if size != more[name].shape[axis]
+        )
+        for name in roles.observed
+        if few[name].kind == "observed" and few[name].shape != more[name].shape
+    }
 
 
 def _warn_of_groups(
