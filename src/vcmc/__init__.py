@@ -23,6 +23,7 @@ from .groups.quadrature import ExactGaussian, GaussHermite, QuasiRandom
 from .inference.combination import combine
 from .inference.comparison import compare
 from .inference.diagnosis import diagnose
+from .inference.estimates import summary
 from .inference.pipeline import infer
 from .inference.refinement import refine
 from .model import Model
@@ -109,5 +110,10 @@ __all__ = [
     "report",
     "samplers",
     "split",
+    "summary",
     "variational",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -86,7 +86,9 @@ def test_a_run_goes_from_files_to_a_result(name, data, count, more, folder, tmp_
     assert (
         np.abs(draws.mean(("chain", "draw")) - mean) / sd < 0.15
     ).all()  # 4.5 standard errors of 1000 draws
-    assert "The result is good." in run_vcmc("diagnose", out)
+    diagnosis = run_vcmc("diagnose", out)
+    assert "The result is good." in diagnosis
+    assert re.search(r"^beta\[[1b]\] +-0\.\d+ +0\.0\d\d", diagnosis, re.MULTILINE)  # mean and sd
     page = (out / "report.html").read_text()
     assert f"The report is in {out / 'report.html'}" in output
     assert "The result is good." in page

@@ -171,14 +171,14 @@ def diagnose_result(
     data: str | None,
     columns: Columns | None,
     names: GroupNames = NO_GROUPS,
-) -> Diagnosis:
-    """Diagnose a result with a model and data, or return the diagnosis that it has stored."""
+) -> tuple["DataTree", Diagnosis]:
+    """Load a result, and diagnose it with a model and data or return its stored diagnosis."""
     tree = load_result(path)
     if model is None or data is None:
-        return diagnose(tree)
+        return tree, diagnose(tree)
     loaded_model, rows = load_model_and_rows(model, data, columns, names)
     partition = _split_as_before(path, loaded_model, rows, tree, columns)
-    return diagnose(tree, loaded_model, partition)
+    return tree, diagnose(tree, loaded_model, partition)
 
 
 def refine_result(
