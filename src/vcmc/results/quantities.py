@@ -73,7 +73,7 @@ def quantities(tree: "DataTree", names: Iterable[str] | None = None) -> Iterator
             continue
         combined, shards = (_draws(tree, group, name) for group in ("posterior", "subposterior"))
         for index in indices:
-            element = (..., *index)
+            element: Any = (..., *index)
             yield Quantity(
                 elements[index],
                 name,
