@@ -24,6 +24,7 @@ from .inference.combination import combine
 from .inference.comparison import compare
 from .inference.diagnosis import diagnose
 from .inference.estimates import summary
+from .inference.marginal_likelihood import evidence
 from .inference.pipeline import infer
 from .inference.refinement import refine
 from .model import Model
@@ -88,6 +89,7 @@ __all__ = [
     "combiners",
     "compare",
     "diagnose",
+    "evidence",
     "executors",
     "from_numpyro",
     "from_pymc",
