@@ -90,6 +90,7 @@ def demo(out: Path, seed: int) -> None:
 @options.groups
 @options.num_groups
 @options.local_parameters
+@options.weights
 @click.option(
     "--executor",
     default="local",
@@ -116,6 +117,7 @@ def run(
     groups: str | None,
     num_groups: str | None,
     locals_mode: "LocalsMode | None",
+    weights: str | None,
     executor: str,
     refined: bool,
 ) -> None:
@@ -147,6 +149,7 @@ def run(
             columns=options.parse_columns(columns),
             names=GroupNames(groups, num_groups),
             locals_mode=locals_mode,
+            weights=weights,
             refined=refined,
             command=options.typed_command(),
         )
