@@ -249,3 +249,15 @@ def test_numpyro_models_with_groups_take_weights():
     draws = tree["posterior"]["mean"].to_numpy()
     assert (draws.mean() - mean) * np.sqrt(precision) == pytest.approx(0, abs=4.5 / np.sqrt(2000))
     assert draws.std() * np.sqrt(precision) == pytest.approx(1, abs=4.5 / np.sqrt(4000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["memory", "parquet"])
+def test_processes_sample_the_same_draws(kind, tmp_path):
+    rows = on_disk(kind, tmp_path, {"x": X, "w": COUNTS})
+    settings = {"num_shards": 2, "num_draws": 2000, "weights": "w"}
+    expected = vcmc.infer(PLAIN, rows, **settings)
+    with vcmc.executors.Processes(1) as processes:
+        found = vcmc.infer(PLAIN, rows, executor=processes, **settings)
+    for name in ("mean", "sd"):
+        np.testing.assert_array_equal(found["posterior"][name], expected["posterior"][name])
