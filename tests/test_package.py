@@ -79,3 +79,8 @@ with ThreadPoolExecutor(2) as pool:
     print(len(list(pool.map(lambda _: solve(roots, x).block_until_ready(), range(4)))))
 """
     assert run(code).strip() == "4"
+
+
+def test_dir_shows_public_names_only():
+    public = run("import vcmc; print(*dir(vcmc))").split()
+    assert set(public) == {*run("import vcmc; print(*vcmc.__all__)").split(), "__version__"}

@@ -24,6 +24,8 @@ from .inference.combination import combine
 from .inference.comparison import compare
 from .inference.cross_validation import loo, waic
 from .inference.diagnosis import diagnose
+from .inference.estimates import summary
+from .inference.marginal_likelihood import evidence
 from .inference.model_comparison import loo_compare
 from .inference.pipeline import infer
 from .inference.prediction import predict
@@ -90,6 +92,7 @@ __all__ = [
     "combiners",
     "compare",
     "diagnose",
+    "evidence",
     "executors",
     "from_numpyro",
     "from_pymc",
@@ -115,6 +118,11 @@ __all__ = [
     "report",
     "samplers",
     "split",
+    "summary",
     "variational",
     "waic",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -127,3 +127,5 @@ def test_every_command_has_examples_in_its_help(command):
     result = CliRunner().invoke(main, [command, "--help"])
     assert result.exit_code == 0
     assert f"Examples:\n    vcmc {command} " in result.output
+    assert "\b" not in result.output
+    assert "\\b" not in result.output

@@ -68,6 +68,26 @@ COLUMNS = ("--column", "x=a,b", "--column", "y=y")
 FOUR_SHARDS = ("--num-shards", 4)
 
 
+@pytest.mark.parametrize(("data", "columns"), [("w.parquet", COLUMNS), ("w.npz", ())])
+def test_rows_have_the_weights_of_a_column(data, columns, folder, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = np.load(folder / "rows.npz")
+    (x, y), w = (rows["x"], rows["y"]), np.random.default_rng(1).integers(0, 4, size=900)
+    np.savez(tmp_path / "w.npz", x=x, y=y, w=w)
+    pq.write_table(pa.table({"a": x[:, 0], "b": x[:, 1], "y": y, "w": w}), tmp_path / "w.parquet")
+    model, out = f"{folder}/models.py:numpyro_model", tmp_path / "run"
+    words = ("run", model, tmp_path / data, *FOUR_SHARDS, "--weights", "w", "--out", out, *columns)
+    assert "The result is good." in run_vcmc(*words)
+    covariance = np.linalg.inv(x.T @ (w[:, None] * x) + np.eye(2))
+    draws = vcmc.load(out)["posterior"]["beta"].to_numpy().reshape(-1, 2)
+    errors = draws.mean(axis=0) - covariance @ x.T @ (w * y)
+    # means are fitted to full-data scores, which are linear
+    np.testing.assert_allclose(errors / np.sqrt(np.diag(covariance)), np.zeros(2), atol=1e-3)
+    again = ("--model", model, "--data", tmp_path / data, *columns)
+    assert "The result is good." in run_vcmc("diagnose", out, *again)
+    assert "The result is good." in run_vcmc("refine", out, *again, "--out", tmp_path / "a.nc")
+
+
 @pytest.mark.parametrize(
     ("name", "data", "count", "more"),
     [
@@ -86,7 +106,9 @@ def test_a_run_goes_from_files_to_a_result(name, data, count, more, folder, tmp_
     assert (
         np.abs(draws.mean(("chain", "draw")) - mean) / sd < 0.15
     ).all()  # 4.5 standard errors of 1000 draws
-    assert "The result is good." in run_vcmc("diagnose", out)
+    diagnosis = run_vcmc("diagnose", out)
+    assert "The result is good." in diagnosis
+    assert re.search(r"^beta\[[1b]\] +-0\.\d+ +0\.0\d\d", diagnosis, re.MULTILINE)  # mean and sd
     page = (out / "report.html").read_text()
     assert f"The report is in {out / 'report.html'}" in output
     assert "The result is good." in page

@@ -1,5 +1,7 @@
 """Verdicts, from estimated errors."""
 
+from html import escape
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,7 @@ def test_verdicts(settings, level, words):
     found = verdict(**settings)
     assert found.verdict == level
     assert words in found.text
+    assert f"<p>{escape(found.text)}</p>" in found._repr_html_()
 
 
 def test_no_estimate_is_not_good():

@@ -136,7 +136,7 @@ def test_a_funnel_that_was_sampled_as_one_shard_is_good_and_has_no_false_numbers
     county, x = generator.integers(0, 80, 800), generator.normal(size=800)
     y = 1 + 0.3 * generator.normal(size=80)[county] - 0.5 * x + generator.normal(size=800)
     rows = {"county": county, "x": x, "y": y}
-    with pytest.warns(vcmc.DoubtfulWarning, match="hierarchical"):
+    with pytest.warns(UserWarning, match="hierarchical"):
         model = vcmc.from_numpyro(intercepts, rows)
     tree = vcmc.infer(model, rows, num_shards=1)
     assert tree.attrs["verdict"] == "good", tree.attrs["verdict_text"]

@@ -307,3 +307,16 @@ def test_impossible_rows_are_named(conjugate):
     for verb in (vcmc.loo, vcmc.waic):
         with pytest.raises(ValueError, match=match):
             verb(tree, model, conjugate.rows, progress=False)
+
+
+def test_results_with_weights_of_rows_are_refused():
+    rng = np.random.default_rng(0)
+    rows = {"y": rng.normal(size=40), "w": rng.integers(1, 3, 40).astype(float)}
+    model = vcmc.Model(
+        {"mu": vcmc.Real()},
+        lambda params: -0.5 * params["mu"] ** 2,
+        lambda params, rows: -0.5 * (rows["y"] - params["mu"]) ** 2,
+    )
+    tree = vcmc.infer(model, rows, num_shards=1, weights="w", progress=False, num_draws=200)
+    with pytest.raises(ValueError, match="Repeat the rows by their weights"):
+        vcmc.loo(tree, model, {"y": rows["y"]})

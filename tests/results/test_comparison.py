@@ -63,3 +63,6 @@ def test_the_table_has_a_line_per_combiner_and_the_remarks():
     good = "0.000 (0.000) | 0.0 (0.0) | 0.000 (0.000) | 0.000 (0.000) | 0.100 | 2.0 | 1.50 | 10"
     assert lines[2] == f"| Consensus | good | {good} |"
     assert lines[3] == f"| Swiss | failed |{' – |' * 8}"
+    html = Comparison(entries)._repr_html_()
+    assert html.count("<tr>") == 3
+    assert "<p>Swiss: it needs powered shards.</p>" in html

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy import stats
 
 import vcmc
 from vcmc.executors import Local
@@ -31,6 +32,20 @@ def test_weighted_proposals_have_the_moments_of_the_target(conjugate, target, dr
     assert (np.abs(weights @ points - mean) < 4 * sds / np.sqrt(effective)).all()
     second = np.sqrt(weights @ (points - mean) ** 2) / sds
     assert (np.abs(second - 1) < 4 / np.sqrt(2 * effective)).all()
+
+
+@pytest.mark.parametrize("wide", [0.0, 3.0])
+def test_the_density_and_its_normalizer_are_those_of_scipy(draws, wide):
+    proposal = Proposal.of(draws, wide)
+    centre, covariance = draws.mean(axis=0), np.cov(draws.T, ddof=0)
+    points = draws[:20]
+    found = proposal.log_density(points) - proposal.log_normalizer
+    scales = (1.0, wide) if wide else (1.0,)
+    densities = [
+        stats.multivariate_t(centre, scale**2 * covariance, proposal.freedom).pdf(points)
+        for scale in scales
+    ]
+    np.testing.assert_allclose(np.exp(found), np.mean(densities, axis=0), rtol=1e-8)
 
 
 def test_points_are_evaluated_in_batches(target, draws):

@@ -94,6 +94,7 @@ def demo(out: Path, seed: int) -> None:
 @options.groups
 @options.num_groups
 @options.local_parameters
+@options.weights
 @options.executor
 @click.option(
     "--refine",
@@ -114,6 +115,7 @@ def run(
     groups: str | None,
     num_groups: str | None,
     locals_mode: "LocalsMode | None",
+    weights: str | None,
     executor: str,
     refined: bool,
 ) -> None:
@@ -122,10 +124,11 @@ def run(
     FILE.PY:NAME is a vcmc.Model, a NumPyro model or a PyMC model in a Python file. DATA is a
     Parquet file or a folder of them, a Zarr store, or a NumPy file (.npz).
 
-    Writes the draws, the result and a report to the run directory, and prints how accurate the
-    result is. The exit code is 3 if it is not good.
+    Writes the draws, the result and a report to the run directory, and prints the estimates and how
+    accurate they are. The exit code is 3 if the result is not good.
     """
     from ..inference.assessment import stored_diagnosis
+    from ..inference.estimates import summary
     from ..results.group_summaries import describe_groups
     from . import jobs
     from .inputs import GroupNames
@@ -144,6 +147,7 @@ def run(
             columns=options.parse_columns(columns),
             names=GroupNames(groups, num_groups),
             locals_mode=locals_mode,
+            weights=weights,
             refined=refined,
             command=options.typed_command(),
         )
@@ -152,6 +156,7 @@ def run(
             stored_diagnosis(tree),
             f"The result is in {out}: vcmc.load({str(out)!r}). The report is in {page}.",
             describe_groups(tree),
+            summary(tree).table(with_errors=False),
         )
 
 
@@ -252,18 +257,22 @@ def diagnose(
     groups: str | None,
     num_groups: str | None,
 ) -> None:
-    """Print how accurate a result is.
+    """Print the estimates of a result, and how accurate they are.
 
     RESULT is a run directory or an ArviZ file. By default the stored diagnosis is printed; with
     --model and --data a new one is computed. The exit code is 3 if the result is not good.
     """
+    from ..inference.estimates import summary
     from . import jobs
     from .inputs import GroupNames
 
     _check_together(model, data)
     with errors_in_one_line():
         names = GroupNames(groups, num_groups)
-        conclude(jobs.diagnose_result(result, model, data, options.parse_columns(columns), names))
+        tree, diagnosis = jobs.diagnose_result(
+            result, model, data, options.parse_columns(columns), names
+        )
+        conclude(diagnosis, estimates=summary(tree).table(with_errors=False))
 
 
 @main.command(

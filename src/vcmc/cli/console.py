@@ -61,14 +61,19 @@ def print_text(text: str) -> None:
     new_console().print(text, highlight=False, markup=False)
 
 
-def conclude(diagnosis: "Diagnosis", message: str = "", groups: str = "") -> None:
+def conclude(
+    diagnosis: "Diagnosis", message: str = "", groups: str = "", estimates: str = ""
+) -> None:
     """Print a diagnosis and a message; exit with `EXIT_NOT_GOOD` unless the result is good.
 
     Args:
         diagnosis: the diagnosis.
         message: where the result is.
         groups: lines on the groups of the model, if it has any.
+        estimates: a table of estimates, which comes first.
     """
+    if estimates:
+        print_line(f"{estimates}\n")
     print_text(str(diagnosis))
     if groups:
         print_text(groups)

@@ -112,16 +112,33 @@ def load_rows(path: str, columns: Columns | None) -> Any:
 
 
 def load_model_and_rows(
-    model: str, data: str, columns: Columns | None, names: GroupNames = NO_GROUPS
+    model: str,
+    data: str,
+    columns: Columns | None,
+    names: GroupNames = NO_GROUPS,
+    weights: str | None = None,
 ) -> tuple[Model, Any]:
-    """Return the model at `file.py:name`, and the rows of a data file."""
+    """Return the model at `file.py:name`, and the rows of a data file.
+
+    `weights` is the column with the weights of rows, which the model does not see.
+    """
     rows = load_rows(data, columns)
-    return load_model(model, _with_names(_first_rows(rows, columns), columns), names), rows
+    named = _with_names(_first_rows(rows, columns), columns)
+    if weights is not None:
+        named.pop(weights, None)
+    return load_model(model, named, names), rows
+
+
+def with_weights(columns: Columns | None, weights: str | None) -> Columns | None:
+    """Return the columns of a model's arrays, and that of the weights of rows beside them."""
+    if columns is None or weights is None or weights in columns:
+        return columns
+    return {**columns, weights: weights}
 
 
 def _with_names(rows: Mapping[str, Any], columns: Columns | None) -> dict[str, Any]:
     """Return rows with arrays of several columns as data frames, which have the columns' names."""
-    from pandas import DataFrame  # type: ignore[import-untyped]  # slow to import
+    from pandas import DataFrame  # slow to import
 
     names = {name: value for name, value in (columns or {}).items() if not isinstance(value, str)}
     frames = {name: DataFrame(rows[name], columns=list(value)) for name, value in names.items()}

@@ -16,6 +16,7 @@ from ..data.partition import split
 from ..data.shard import AbstractPartition
 from ..data.size import FileRows
 from ..diagnostics.verdict import Diagnosis
+from ..inference.assessment import weights_of
 from ..inference.combination import combine
 from ..inference.cross_validation import loo
 from ..inference.diagnosis import diagnose
@@ -36,6 +37,7 @@ from .inputs import (
     parse_draws,
     parse_executor,
     parse_spaces,
+    with_weights,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ def run_model(
     columns: Columns | None,
     names: GroupNames = NO_GROUPS,
     locals_mode: LocalsMode | None = None,
+    weights: str | None = None,
     refined: bool,
     command: str,
 ) -> "DataTree":
@@ -78,10 +81,12 @@ def run_model(
         columns: columns of the data by name of the model's array.
         names: what the groups are, if there are any.
         locals_mode: how local parameters are reported, as in `infer`.
+        weights: the column of the data with the weights of rows.
         refined: whether to refine the combined draws.
         command: the command as typed, which the run directory stores.
     """
-    loaded_model, rows = load_model_and_rows(model, data, columns, names)
+    columns = with_weights(columns, weights)
+    loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     pool = parse_executor(executor)
     try:
         with locked(out.absolute()):
@@ -97,6 +102,7 @@ def run_model(
                 store=out,
                 refine=refined,
                 locals=locals_mode,
+                weights=weights,
                 progress="lines",
             )
             write(out.absolute() / COMMAND, f"{command}\n".encode())
@@ -173,14 +179,16 @@ def diagnose_result(
     data: str | None,
     columns: Columns | None,
     names: GroupNames = NO_GROUPS,
-) -> Diagnosis:
-    """Diagnose a result with a model and data, or return the diagnosis that it has stored."""
+) -> tuple["DataTree", Diagnosis]:
+    """Load a result, and diagnose it with a model and data or return its stored diagnosis."""
     tree = load_result(path)
     if model is None or data is None:
-        return diagnose(tree)
-    loaded_model, rows = load_model_and_rows(model, data, columns, names)
+        return tree, diagnose(tree)
+    weights = weights_of(tree, None)
+    columns = with_weights(columns, weights)
+    loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     partition = _split_as_before(path, loaded_model, rows, tree, columns)
-    return diagnose(tree, loaded_model, partition)
+    return tree, diagnose(tree, loaded_model, partition)
 
 
 def refine_result(
@@ -195,7 +203,9 @@ def refine_result(
     """Refine a result, and write the refined one."""
     _check_output(out, path)
     tree = load_result(path)
-    loaded_model, rows = load_model_and_rows(model, data, columns, names)
+    weights = weights_of(tree, None)
+    columns = with_weights(columns, weights)
+    loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     partition = _split_as_before(path, loaded_model, rows, tree, columns)
     refined = refine(tree, loaded_model, partition, seed=seed, progress="lines")
     _write_tree(refined, out)

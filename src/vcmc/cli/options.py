@@ -85,6 +85,13 @@ executor = click.option(
 )
 
 
+weights = click.option(
+    "--weights",
+    metavar="COLUMN",
+    help="The column of the data with the weights of rows, which multiply their log likelihoods.",
+)
+
+
 spaces = click.option(
     "--space",
     "spaces",

@@ -1,5 +1,6 @@
 """Rows that belong to groups: labels of any kind, and partitions whose shards hold whole groups."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from .labels import as_coords
 from .partition import Partition
 from .rows import as_rows, named_columns, native
 from .shard import AbstractPartition, InMemoryShards, Shard
-from .tiles import TileLayout, tiled
+from .tiles import TileLayout, row_weights, tiled
 
 
 def encode_groups(
@@ -127,6 +128,7 @@ class TiledPartition(AbstractPartition):
         values: what the column of groups holds, in increasing order; None if it holds numbers.
         numbers: the number of the group of each of these values.
         table: arrays with one entry per group, which are added to the rows of the group.
+        weight_column: the column with the weights of rows, if they have any.
     """
 
     def __init__(
@@ -137,12 +139,19 @@ class TiledPartition(AbstractPartition):
         values: np.ndarray | None,
         numbers: Int[np.ndarray, " group"],
         table: Mapping[str, np.ndarray],
+        weight_column: str | None = None,
     ):
         self.partition = partition
         self.column = column
         self.layout = layout
         self.table = {name: array for name, array in table.items() if name != column}
+        self.weight_column = weight_column
         self._values, self._numbers = values, numbers
+
+    @property
+    def is_weighted(self) -> bool:  # type: ignore[override]
+        """Whether rows have weights of their own."""
+        return self.weight_column is not None
 
     @property
     def in_memory(self) -> bool:  # type: ignore[override]
@@ -164,6 +173,8 @@ class TiledPartition(AbstractPartition):
         rows = {name: np.asarray(array)[is_row][order] for name, array in plain.rows.items()}
         rows[self.column] = codes[order]
         rows |= {name: native(entries)[codes[order]] for name, entries in self.table.items()}
+        if self.weight_column is not None:  # after the layout, as rows of weight zero have groups
+            weights = weights * row_weights(self.weight_column, rows.pop(self.weight_column), shard)
         arrays = {name: jnp.asarray(array) for name, array in rows.items()}
         return Shard(arrays, jnp.asarray(weights), groups)
 
@@ -175,7 +186,13 @@ class TiledPartition(AbstractPartition):
             return InMemoryShards({shard: self.load(shard) for shard in shards}, self.num_shards)
         partition = self.partition.subset(shards)
         return TiledPartition(
-            partition, self.column, self.layout, self._values, self._numbers, self.table
+            partition,
+            self.column,
+            self.layout,
+            self._values,
+            self._numbers,
+            self.table,
+            self.weight_column,
         )
 
     def has(self, shard: int) -> bool:
@@ -221,6 +238,12 @@ class GroupedPartition(TiledPartition):
         self.members = [numbers[places] for places in groups.members]
         self.sizes = groups.sizes
 
+    def weighted(self, column: str) -> "GroupedPartition":
+        """Return the same partition with the weights of rows in a column."""
+        changed = copy.copy(self)
+        changed.weight_column = column
+        return changed
+
     @property
     def absent(self) -> Int[np.ndarray, " group"]:
         """The numbers of groups without rows."""
@@ -233,6 +256,7 @@ class GroupedPartition(TiledPartition):
         rows = {
             name: np.repeat(np.asarray(array)[:1], len(numbers), axis=0)
             for name, array in plain.rows.items()
+            if name != self.weight_column
         }
         rows[self.column] = numbers
         rows |= {name: native(values)[numbers] for name, values in self.table.items()}

@@ -22,6 +22,8 @@ from .tiles import Groups, joined_groups
 class Shard(eqx.Module):
     """Some rows. Rows of weight zero are padding, so that shards share a shape and a program.
 
+    Weights multiply log likelihoods: they are one, unless the user has given others.
+
     Where the model has local parameters, rows are laid out by `groups`, which are whole.
     """
 
@@ -132,6 +134,9 @@ class AbstractPartition(abc.ABC):
 
     in_memory: bool = False
     """Whether loaded shards may all be cached, as all rows are in memory anyway."""
+
+    is_weighted: bool = False
+    """Whether rows have weights of their own, which not all samplers take."""
 
     def is_small(self, max_bytes: int) -> bool:
         """Return whether all shards have one shape and at most `max_bytes` in all, if known."""

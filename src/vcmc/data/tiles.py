@@ -154,6 +154,38 @@ def tiled(
     return groups, numbers, weights
 
 
+def row_weights(
+    column: str, values: np.ndarray, shard: int | None = None
+) -> Float[np.ndarray, " row"]:
+    """Return a column of weights by row as floats; refuse values that are no weights.
+
+    Args:
+        column: its name.
+        values: the weights of all rows, or of the rows of a shard.
+        shard: the number of the shard, of which one weight at least must be positive.
+    """
+    if values.ndim != 1:
+        raise ValueError(
+            f"the weights rows[{column!r}] must be one number per row; got {values.shape[1:]} "
+            "numbers per row."
+        )
+    weights = np.asarray(values, float)
+    is_bad = ~(np.isfinite(weights) & (weights >= 0))
+    if is_bad.any():
+        first = int(np.argmax(is_bad))
+        raise ValueError(
+            f"the weights rows[{column!r}] must be finite and not negative; got {weights[first]} "
+            f"and {is_bad.sum() - 1} more in {len(weights)} rows. Drop these rows, or give them "
+            "weight zero."
+        )
+    if shard is not None and not weights.any():
+        raise ValueError(
+            f"the weights rows[{column!r}] of shard {shard} are all zero: it has no information. "
+            "Drop rows of weight zero, or use fewer shards."
+        )
+    return weights
+
+
 def joined_groups(parts: Sequence[Groups]) -> Groups:
     """Return the groups of several shards' rows, one after the other."""
     tiles = np.cumsum([0, *(len(part.of_tile) for part in parts[:-1])])

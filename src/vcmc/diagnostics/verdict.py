@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..linalg.stein import MIN_CURVATURE
+from .html_table import html_note, html_table
 from .selfcheck import MAX_GAUSSIAN_SHARE, MAX_NONLINEAR_SHARE, Errors, SelfCheck
 
 # Errors of means are in posterior sds, errors of sds are relative.
@@ -28,6 +29,7 @@ NUM_MONTE_CARLO_ERRORS = 4.0  # errors that chance explains, in Monte Carlo stan
 MAX_CHANCE_ERROR = 0.2  # … but none above this
 MAX_TABLE_ROWS = 30  # of a printed diagnosis
 MAX_TEXT_WIDTH = 100  # characters of its lines
+TABLE_HEADS = ("", "mean off by (sd)", "sd off by (%)", "5 %, 95 % quantiles off by (sd)")
 
 Level = Literal["good", "doubtful", "poor", "unknown"]
 Statistic = Literal["mean", "sd", "q05", "q95"]
@@ -91,22 +93,39 @@ class Diagnosis:
         return " ".join(sentences)
 
     def __str__(self) -> str:
-        titles = "mean off by (sd)", "sd off by (%)", "5 %, 95 % quantiles off by (sd)"
-        rows = [f"{'':14s} {titles[0]:>16s} {titles[1]:>15s} {titles[2]:>33s}"]
-        for name, label, index in _entries(self.errors):
-            mean, mean_se, sd, sd_se, *tails = (values[index] for values in self.errors[name])
-            columns = f"{mean:+8.3f} ± {mean_se:.3f}", f"{100 * sd:+7.1f} ± {100 * sd_se:.1f}"
-            low, low_se, high, high_se = tails
-            quantiles = f"{low:+.2f} ± {low_se:.2f}, {high:+.2f} ± {high_se:.2f}"
-            rows.append(f"{label:14s} {columns[0]:>16s} {columns[1]:>15s} {quantiles:>33s}")
+        rows = [
+            f"{label:14s} {mean:>16s} {sd:>15s} {quantiles:>33s}"
+            for label, mean, sd, quantiles in [TABLE_HEADS, *self._cells()]
+        ]
         if len(rows) > MAX_TABLE_ROWS + 1:
             rows[MAX_TABLE_ROWS:] = [f"… and {len(rows) - MAX_TABLE_ROWS} more"]
-        numbers = (
+        text = textwrap.fill(self.text, MAX_TEXT_WIDTH, break_on_hyphens=False)
+        return "\n".join([*(rows if self.errors else []), self._numbers, text])
+
+    def _repr_html_(self) -> str:
+        cells = self._cells()
+        table = html_table(TABLE_HEADS, cells[:MAX_TABLE_ROWS]) if cells else ""
+        rest = len(cells) - MAX_TABLE_ROWS
+        notes = [f"… and {rest} more"] if rest > 0 else []
+        return table + "".join(map(html_note, [*notes, self._numbers, self.text]))
+
+    @property
+    def _numbers(self) -> str:
+        return (
             f"Pareto k {self.pareto_k:.2f}, kernel Stein discrepancy {self.ksd:.3g} "
             f"(p = {self.ksd_p_value:.2f})"
         )
-        text = textwrap.fill(self.text, MAX_TEXT_WIDTH, break_on_hyphens=False)
-        return "\n".join([*(rows if self.errors else []), numbers, text])
+
+    def _cells(self) -> list[tuple[str, str, str, str]]:
+        """Return the table of errors as text."""
+        cells = []
+        for name, label, index in _entries(self.errors):
+            mean, mean_se, sd, sd_se, *tails = (values[index] for values in self.errors[name])
+            low, low_se, high, high_se = tails
+            columns = f"{mean:+8.3f} ± {mean_se:.3f}", f"{100 * sd:+7.1f} ± {100 * sd_se:.1f}"
+            quantiles = f"{low:+.2f} ± {low_se:.2f}, {high:+.2f} ± {high_se:.2f}"
+            cells.append((label, *columns, quantiles))
+        return cells
 
 
 class Evidence(NamedTuple):

@@ -39,6 +39,8 @@ ERROR_GROUPS = {
 }
 DIAGNOSIS_NUMBERS = ("pareto_k", "ksd", "ksd_p_value", "not_linear")
 
+ROW_WEIGHTS = "row_weights"  # the attribute of a tree with the column of the rows' weights
+
 ONE_SHARD = "The draws are those of chains on all rows, which have converged."
 
 Points = Float[np.ndarray, "chain draw dim"]
@@ -285,6 +287,17 @@ def stored_diagnosis(tree: "DataTree") -> Diagnosis:
     basis = tree.attrs.get("verdict_basis", "")
     verdict = tree.attrs["verdict"]
     return Diagnosis(verdict, reasons, can_be_refined, errors, **numbers, basis=basis)
+
+
+def weights_attribute(weights: str | None) -> dict[str, str]:
+    """Return the attribute of a tree that records the column with the weights of rows, if any."""
+    return {} if weights is None else {ROW_WEIGHTS: weights}
+
+
+def weights_of(tree: Any, weights: str | None) -> str | None:
+    """Return the column with the weights of rows: the user's choice, or that of a result."""
+    stored = getattr(tree, "attrs", {}).get(ROW_WEIGHTS)
+    return weights if weights is not None or stored is None else str(stored)
 
 
 def text_list(tree: "DataTree", name: str) -> list[str]:

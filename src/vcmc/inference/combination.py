@@ -37,7 +37,7 @@ from .arguments import (
     check_model_with_rows,
     resolve_prior,
 )
-from .assessment import assess, result_tree
+from .assessment import assess, result_tree, weights_attribute, weights_of
 from .clock import Clock
 from .draw_counts import needs_more_draws
 from .local_stage import LocalsRequest, with_locals
@@ -146,6 +146,7 @@ def combine(
     space: Mapping[str, Space] | None = None,
     model: Model | None = None,
     rows: Any = None,
+    weights: str | None = None,
     chains: bool | None = None,
     prior: Prior | None = None,
     num_draws: int | None = None,
@@ -172,6 +173,7 @@ def combine(
         model: the model of all rows, for combiners that need the full-data log density. It has a
             `space` of its own.
         rows: all rows, as `infer` takes them.
+        weights: the column of rows with their weights; by default that of a tree, if any.
         chains: whether arrays have an axis of chains before that of draws. By default this is told
             by `space` or `model`; without these, an axis of at least 100 elements that is longer
             than the next is one of draws, and shapes that leave doubt are an error.
@@ -217,7 +219,12 @@ def combine(
         clock.lap("check")
         stage = display.stage("combine", None)
         num_shards = len(summary.counts)
-        target = None if model is None else result_target(model, rows, num_shards, executor, seed)
+        weights = weights_of(draws, weights)
+        target = (
+            None
+            if model is None
+            else result_target(model, rows, num_shards, executor, seed, weights)
+        )
         clock.lap("load")
         shards = Subposteriors(
             summary.points,
@@ -252,6 +259,7 @@ def combine(
         "prior": prior,
         "combiner": repr(combiner),
         "space": describe_space(product),
+        **weights_attribute(weights),
         **(renamed_attribute(model.renamed) if model else kept_attribute(draws)),
     }
     if len(set(summary.counts)) > 1:

@@ -17,7 +17,7 @@ from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
 from ..target import Target
 from .arguments import check_integer, check_model, check_result
-from .assessment import posterior_points
+from .assessment import ROW_WEIGHTS, posterior_points
 from .pointwise import Pointwise, Reduction, pointwise
 from .predictive_terms import EFFECTIVE, ELPD, MIN_LOO_DRAWS, PARETO_K, LooTerms, waic_terms
 from .preparation import result_target
@@ -107,6 +107,12 @@ def _target_and_draws(
 ) -> tuple[Target, Float[np.ndarray, "chain draw dim"]]:
     """Check the arguments, and return the target and the draws to use."""
     check_result(tree)
+    if column := tree.attrs.get(ROW_WEIGHTS):
+        raise ValueError(
+            f"the result has weights of rows ({column!r}), for which a row that is left out has no "
+            "one meaning. Repeat the rows by their weights, and infer without weights="
+            f"{column!r}."
+        )
     check_model(model)
     if num_draws is not None:
         check_integer("num_draws", num_draws, MIN_LOO_DRAWS)

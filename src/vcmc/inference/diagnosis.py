@@ -11,6 +11,7 @@ from .assessment import (
     stored_diagnosis,
     stored_source,
     text_list,
+    weights_of,
 )
 from .preparation import result_target
 
@@ -23,6 +24,7 @@ def diagnose(
     model: Model | None = None,
     rows: Any = None,
     *,
+    weights: str | None = None,
     executor: Any = None,
     seed: int = 0,
 ) -> Diagnosis:
@@ -35,6 +37,7 @@ def diagnose(
         tree: a result of `infer`, `combine` or `refine`.
         model: the model; it may be left out if the tree holds a diagnosis, as those of `infer` do.
         rows: all rows, as `infer` takes them.
+        weights: the column of rows with their weights; by default that of the result, if any.
         executor: where the log density is evaluated; by default `executors.Local()`.
         seed: seed of the choice of draws.
 
@@ -45,7 +48,9 @@ def diagnose(
     check_model_with_rows("diagnose", model, rows)
     if model is None:
         return stored_diagnosis(tree)
-    target = result_target(model, rows, int(tree.attrs.get("num_shards", 1)), executor, seed)
+    target = result_target(
+        model, rows, int(tree.attrs.get("num_shards", 1)), executor, seed, weights_of(tree, weights)
+    )
     points = posterior_points(tree, target.model)
     notes, exact = text_list(tree, "shard_warnings"), str(tree.attrs.get("exact", ""))
     remarks = text_list(tree, "shard_remarks")

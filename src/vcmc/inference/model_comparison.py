@@ -9,7 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from arviz_stats import ELPDData
-    from pandas import DataFrame  # type: ignore[import-untyped]
+    from pandas import DataFrame
 
 
 def loo_compare(elpds: Mapping[str, "ELPDData"]) -> "DataFrame":

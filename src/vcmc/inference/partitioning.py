@@ -11,6 +11,7 @@ from ..data.grouped import GroupedPartition, encode_groups
 from ..data.partition import LazyRows, split
 from ..data.shard import AbstractPartition
 from ..data.size import FileRows, RowsSize, rows_size
+from ..data.weighted import weighted
 from ..groups.local_model import LocalModel
 from ..model import Model
 from ..progress import ProgressMode
@@ -25,11 +26,17 @@ def as_partition(
     folder: Path | None = None,
     progress: ProgressMode = True,
     local: LocalModel | None = None,
+    weights: str | None = None,
 ) -> AbstractPartition:
     """Return the user's partition, or split the rows; large ones into files in `folder`.
 
-    For a model with local parameters, shards hold whole groups.
+    For a model with local parameters, shards hold whole groups. `weights` is the column with the
+    weights of rows, if they have any.
     """
+    if weights is not None:
+        check_weight_column(weights)
+        rows = _with_weights(rows, weights)
+        return weighted(as_partition(rows, num_shards, seed, folder, progress, local), weights)
     if local is not None:
         return _by_groups(rows, num_shards, seed, folder, progress, local)
     if isinstance(rows, AbstractPartition):
@@ -54,6 +61,22 @@ def as_partition(
         )
     folder = folder if is_large(rows) else None
     return split(rows, num_shards, seed=seed, folder=folder, progress=progress)
+
+
+def check_weight_column(weights: Any) -> None:
+    """Refuse weights that are no name of a column."""
+    if not isinstance(weights, str):
+        raise TypeError(
+            "weights must name a column of the rows, e.g. weights='w'; got "
+            f"{type(weights).__name__}. Add the weights to the rows as a column."
+        )
+
+
+def _with_weights(rows: Any, weights: str) -> Any:
+    """Return rows whose arrays, where they are made of chosen columns, include the weights."""
+    if not isinstance(rows, FileRows) or rows.columns is None or weights in rows.columns:
+        return rows
+    return FileRows(rows.path, {**rows.columns, weights: weights})
 
 
 def _by_groups(
@@ -122,6 +145,7 @@ def choose_shards(
         folder=folder,
         progress=progress,
         local=model.local,
+        weights=request.weights,
     )
     if num_shards is not None:
         return split_rows(num_shards), replace(request, num_shards_reason="as the user asked.")

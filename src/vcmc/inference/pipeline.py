@@ -48,6 +48,7 @@ def infer(
     store: str | Path | None = None,
     overlap: bool = False,
     prior: Prior | None = None,
+    weights: str | None = None,
     refine: bool = False,
     locals: LocalsMode | None = None,  # noqa: A002
     progress: ProgressMode = True,
@@ -95,6 +96,8 @@ def infer(
             the power K, so that every shard approximates the whole posterior. By default the
             one that the combiner needs. Priors are tempered in unconstrained coordinates, except
             for a model with groups, where that of the spread of few groups would have a long tail.
+        weights: the column of rows with their weights, which multiply log likelihoods: a row of
+            weight 3 counts as three rows. The model does not see the column.
         refine: turn the combined draws into exact ones, as `vcmc.refine` does, by evaluating
             all rows more often.
         locals: for a model with groups, how local parameters are reported: "draws" (in the
@@ -132,6 +135,7 @@ def infer(
         executor=executor,
         prior=prior,
         store=store,
+        weights=weights,
     )
     _check_combiner(request.combiner, model, overlap)
     lock = locked(request.store.folder) if request.store else nullcontext()
@@ -147,7 +151,7 @@ def infer(
             return _run(model, partition, request, **options)
         except TooManyShards as too_many:
             fewer = too_many.fewer
-        partition = as_partition(rows, fewer.number, seed, local=model.local)
+        partition = as_partition(rows, fewer.number, seed, local=model.local, weights=weights)
         request = replace(request, num_shards_reason=fewer.reason, may_reduce_shards=False)
         return _run(model, partition, request, **options)
 

@@ -36,6 +36,7 @@ from ..samplers.whitening import MAX_WHITENED_DIM, non_normality
 from ..space import Point
 from ..target import Target
 from .arguments import check_model
+from .assessment import weights_attribute
 from .chains import Plan
 from .clock import Clock
 from .draw_counts import initial_shard_draws
@@ -127,6 +128,7 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
         "shard_draws": plan.num_draws,
         "thin": request.thin,
         "prior": request.prior,
+        **weights_attribute(request.weights),
         "model": repr(target.model),
         "sampler": repr(plan.sampler),
     }
@@ -162,7 +164,14 @@ def checked_target(
     return target
 
 
-def result_target(model: Model, rows: Any, num_shards: int, executor: Any, seed: int) -> Target:
+def result_target(
+    model: Model,
+    rows: Any,
+    num_shards: int,
+    executor: Any,
+    seed: int,
+    weights: str | None = None,
+) -> Target:
     """Build the full-data target of a result, with its rows in as many shards as it had."""
     check_model(model)
     executor = executor_of(executor)
@@ -172,6 +181,7 @@ def result_target(model: Model, rows: Any, num_shards: int, executor: Any, seed:
         None if isinstance(rows, AbstractPartition) else num_shards,
         seed,
         local=model.local,
+        weights=weights,
     )
     return checked_target(model, partition, executor, jax.random.key(seed))
 
@@ -265,8 +275,10 @@ def _powers(target: Target, prior: Prior) -> tuple[float | tuple[float, float], 
 
 
 def _own_sampler(target: Target, prior: Prior) -> Any:
-    """Return the sampler that the model brings for its rows, unless it cannot use the prior."""
+    """Return the sampler that the model brings, unless it cannot use the prior or weights."""
     sampler = target.model.suited_sampler(target.shard_cache.shards)
+    if target.shard_cache.partition.is_weighted and not getattr(sampler, "takes_powers", False):
+        return None
     return sampler if supports_prior(sampler, prior) else None
 
 

@@ -26,7 +26,14 @@ from ..results.tree import add_groups
 from ..samplers.proposals import Proposal, systematic_resample
 from ..target import Target
 from .arguments import check_integer
-from .assessment import ERROR_GROUPS, assess, posterior_points, text_list
+from .assessment import (
+    ERROR_GROUPS,
+    assess,
+    posterior_points,
+    text_list,
+    weights_attribute,
+    weights_of,
+)
 from .clock import Clock
 from .ensemble import MAX_ITERATIONS, MAX_RHAT, MIN_ESS, NUM_CHAINS, Goal, run_chains
 from .local_stage import LocalsRequest, stored_mode, with_locals
@@ -68,6 +75,7 @@ def refine(
     model: Model,
     rows: Any,
     *,
+    weights: str | None = None,
     min_ess: float = MIN_ESS,
     num_chains: int = NUM_CHAINS,
     max_iterations: int = MAX_ITERATIONS,
@@ -86,6 +94,7 @@ def refine(
         tree: a result of `infer` or `combine`.
         model: the model.
         rows: all rows, as `infer` takes them.
+        weights: the column of rows with their weights; by default that of the result, if any.
         min_ess: effective draws to reach in every coordinate.
         num_chains: chains that run as one batch.
         max_iterations: largest number of iterations of every chain.
@@ -106,7 +115,9 @@ def refine(
     clock = Clock()
     with ProgressDisplay(progress) as display:
         stage = display.stage("refine", None)
-        target = result_target(model, rows, int(tree.attrs.get("num_shards", 1)), executor, seed)
+        num_shards = int(tree.attrs.get("num_shards", 1))
+        column = weights_of(tree, weights)
+        target = result_target(model, rows, num_shards, executor, seed, column)
         model = target.model
         points = posterior_points(tree, model)
         goal = Goal(float(min_ess), num_chains, max_iterations)
@@ -140,6 +151,7 @@ def refine(
             **clock.seconds,
             **assessment.attributes,
             "exact": refined.exact,
+            **weights_attribute(column),
         },
         drop=(
             "weights",

@@ -27,6 +27,7 @@ class Request:
     executor: AbstractExecutor
     prior: Prior
     store: Store | None
+    weights: str | None = None
     num_shards_reason: str = ""
     may_reduce_shards: bool = False
     """Whether vcmc chose the number of shards, and may choose a smaller one."""
@@ -45,6 +46,7 @@ class Request:
         executor: Any,
         prior: Any,
         store: str | Path | None,
+        weights: Any = None,
     ) -> "Request":
         """Check the arguments and fill in the defaults."""
         check_combiner(combiner)
@@ -63,6 +65,10 @@ class Request:
                     f"{type(sampler).__name__} cannot raise a likelihood to a power, which "
                     "prior='powered' requires. Use vcmc.samplers.NUTS()."
                 )
+            if weights is not None and not sampler.takes_powers:
+                raise ValueError(
+                    f"{type(sampler).__name__} takes no weights of rows. Use vcmc.samplers.NUTS()."
+                )
         return cls(
             seed,
             num_draws,
@@ -74,6 +80,7 @@ class Request:
             executor_of(executor),
             prior,
             None if store is None else Store(store),
+            weights,
         )
 
 

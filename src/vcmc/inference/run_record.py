@@ -76,6 +76,7 @@ class RunRecord:
             "num_shards": target.num_shards,
             "thin": request.thin,
             "prior": request.prior,
+            "weights": request.weights,
         }
         if request.shard_draws is not None:
             arguments["shard_draws"] = request.shard_draws

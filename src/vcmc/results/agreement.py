@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import StoreError
 
-ARGUMENTS = ("seed", "num_shards", "shard_draws", "thin", "prior", "sampler")
+ARGUMENTS = ("seed", "num_shards", "shard_draws", "thin", "prior", "weights", "sampler")
 # What is wrong with a model, by the setting that differs
 MODEL_PARTS = {
     "log_prior": "its log prior differs",

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from ..aggregators.combinatorial import common_labels, relabel
 from ..data.params import to_params, to_points
+from ..diagnostics.html_table import html_note, html_table
 from ..space import Product
 from .figure import new_figure
 
@@ -156,6 +157,11 @@ class Comparison:
         Console(file=text, width=200).print(table)
         remarks = [f"{entry.name}: {entry.remark}" for entry in self.entries if entry.remark]
         return text.getvalue() + "\n".join(remarks)
+
+    def _repr_html_(self) -> str:
+        remarks = [f"{entry.name}: {entry.remark}" for entry in self.entries if entry.remark]
+        table = html_table(HEADS, map(_cells, self.entries), CAPTION)
+        return table + "".join(map(html_note, remarks))
 
     def markdown(self) -> str:
         """Return the table as Markdown."""

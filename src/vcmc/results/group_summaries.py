@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from .summary import element_label, local_names
+from .quantities import element_label, local_names
 from .tree import NUM_ROWS, SIZES_GROUP
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .comparison import Comparison
 from .figure import new_figure
-from .summary import (
+from .quantities import (
     INTERVAL_LEVELS,
     TOLERATED_ERROR,
     Quantity,

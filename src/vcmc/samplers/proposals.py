@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import gammaln
 
 from ..linalg.stein import Draws
 from ..linalg.whitening import Whitening
@@ -73,6 +74,21 @@ class Proposal(NamedTuple):
         values, _ = target(jnp.asarray(points))
         log_ratios = np.asarray(values) - self._log_density(white)
         return Proposals(points, np.where(np.isfinite(log_ratios), log_ratios, -np.inf))
+
+    def log_density(self, points: Draws) -> Float[np.ndarray, " draw"]:
+        """Return the log density of points, up to the constant in `log_normalizer`."""
+        return self._log_density(np.asarray(self.whitening.whiten(points)))
+
+    @property
+    def log_normalizer(self) -> float:
+        """The logarithm of the integral of the density over all points."""
+        dim = len(self.whitening.centre)
+        half = 0.5 * self.freedom
+        log_student = (
+            gammaln(half) - gammaln(half + 0.5 * dim) + 0.5 * dim * np.log(self.freedom * np.pi)
+        )
+        log_det = np.linalg.slogdet(self.whitening.root_rows)[1]
+        return float(log_student + log_det + (np.log(2.0) if self.wide else 0.0))
 
     def _log_density(self, white: Draws) -> Float[np.ndarray, " draw"]:
         """Return the log density of whitened points, up to a constant."""

@@ -4,7 +4,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from numpyro.handlers import reparam, scale, scope
+from numpyro.handlers import mask, reparam, scale, scope
 from numpyro.infer.reparam import LocScaleReparam
 
 import vcmc
@@ -65,6 +65,20 @@ def test_scaled_sites_keep_their_scale():
     params, values = log_likelihood(plain)
     np.testing.assert_allclose(tripled.log_likelihood(params, ROWS), 3 * values, rtol=1e-12)
     np.testing.assert_allclose(tripled.log_prior(params), 3 * plain.log_prior(params), rtol=1e-12)
+
+
+def test_scales_and_masks_of_rows_are_honoured():
+    def model(x, y, weight, is_seen):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+        with scale(scale=weight), mask(mask=is_seen):
+            numpyro.sample("y", dist.Normal(x @ beta, 2.0), obs=y)
+
+    generator = np.random.default_rng(1)
+    rows = ROWS | {"weight": generator.uniform(size=60), "is_seen": generator.random(60) < 0.5}
+    params, values = log_likelihood(vcmc.from_numpyro(regression, ROWS))
+    expected = rows["weight"] * np.where(rows["is_seen"], values, 0.0)
+    found = vcmc.from_numpyro(model, rows).log_likelihood(params, rows)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_deterministic_sites_are_derived_unless_they_depend_on_rows():

@@ -5,6 +5,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.handlers import mask, scale
 
 import vcmc
 
@@ -52,6 +53,21 @@ def test_local_sites_may_be_vectors_with_a_correlated_prior(converted, groups):
     shard = groups.shard(groups.rows())
     fitted = model.fitted([shard])
     assert isinstance(fitted.local.quadrature, vcmc.ExactGaussian)
+
+
+def test_scales_and_masks_of_rows_are_honoured(converted, groups):
+    def varying(group, x, y, *, num_groups):
+        mu = numpyro.sample("mu", dist.Normal(0, 10))
+        with numpyro.plate("groups", num_groups):
+            alpha = numpyro.sample("alpha", dist.Normal(mu, 1))
+        with scale(scale=jnp.abs(x)), mask(mask=x > 0):
+            numpyro.sample("y", dist.Normal(alpha[group], 1.0), obs=y)
+
+    rows = groups.rows()
+    alpha = np.linspace(-1, 1, len(rows["y"]))
+    found = converted(varying).log_likelihood({"mu": 0.3}, {"alpha": alpha}, rows)
+    expected = np.maximum(rows["x"], 0) * dist.Normal(alpha, 1.0).log_prob(rows["y"])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_centred_and_non_centred_models_have_the_same_marginal(converted, groups):

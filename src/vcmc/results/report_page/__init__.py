@@ -1,6 +1,6 @@
 """The report page of a result: one HTML file that needs no network.
 
-Imported by `cli` and re-exported as `vcmc.report`; imports `results.summary` only.
+Imported by `cli` and re-exported as `vcmc.report`; imports `results.quantities` only.
 """
 
 from .page import report

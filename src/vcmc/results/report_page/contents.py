@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...diagnostics.shards import MAX_RHAT, MIN_ESS, max_rhat, min_ess
-from ..summary import (
+from ..quantities import (
     INTERVAL_LEVELS,
     TOLERATED_ERROR,
     Quantity,

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from ..group_summaries import GroupSummary, group_sizes, group_summaries
-from ..summary import local_names
+from ..quantities import local_names
 
 if TYPE_CHECKING:
     from xarray import DataTree

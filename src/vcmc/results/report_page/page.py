@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..group_summaries import group_sizes
-from ..summary import local_names
+from ..quantities import local_names
 from .contents import contents
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vcmc.results.summary import (
+from vcmc.results.quantities import (
     densities,
     density_range,
     outlier_threshold,
@@ -44,6 +44,19 @@ def test_local_parameters_are_left_out_unless_they_are_named():
     tree = make_tree(groups, {"groups": "county"})
     assert [each.label for each in quantities(tree)] == ["mu"]
     assert [each.label for each in quantities(tree, ["alpha[2]"])] == ["alpha[2]"]
+
+
+def test_elements_are_named_by_their_coordinates_if_these_are_unique():
+    groups = {
+        "posterior": {"beta": np.zeros((1, 9, 2, 2))},
+        "dims": {"beta": np.array(["region", "kind"])},
+        "coords": {"region": np.array(["south", "north"]), "kind": np.array(["x", "x"])},
+    }
+    tree = make_tree(groups, {})
+    labels = ["beta[south,0]", "beta[south,1]", "beta[north,0]", "beta[north,1]"]
+    assert [each.label for each in quantities(tree)] == labels
+    for name in ("beta[north,0]", "beta[1,0]"):
+        assert [each.indices for each in quantities(tree, [name])] == [(1, 0)]
 
 
 def test_some_are_chosen_by_parameter_or_label(tree):

@@ -3,8 +3,8 @@
 The plots and the report page are both made from these.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -12,9 +12,12 @@ from scipy.special import ndtri
 
 from ..diagnostics.shards import FALSE_ALARM_RATE
 from ..diagnostics.verdict import MAX_ERROR
+from .tree import DEFAULT_DIMS
 
 if TYPE_CHECKING:
-    from xarray import DataTree
+    from xarray import DataArray, DataTree
+
+Labels = dict[tuple[int, ...], str]  # of the elements of a parameter, by index
 
 INTERVAL_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # quantiles of the intervals that are drawn
 TOLERATED_ERROR = MAX_ERROR  # sds of a mean, share of an sd: the bound of a good verdict
@@ -29,7 +32,7 @@ class Quantity(NamedTuple):
     """A scalar that a result has draws of, e.g. `beta[3]`.
 
     Attributes:
-        label: the name with the index, as it is shown.
+        label: the name with the index or its coordinates, as it is shown.
         name: the parameter that it is an element of.
         indices: its indices in the parameter.
         combined: the combined draws, if there are any.
@@ -57,24 +60,22 @@ def quantities(tree: "DataTree", names: Iterable[str] | None = None) -> Iterator
             "tree must be a result of infer, combine or load, with a group 'posterior' or "
             f"'subposterior'; got the groups {list(tree.children)}."
         )
-    shapes = {
-        str(name): parameter_shape(tree, str(name))
-        for group in groups
-        for name in tree[group].data_vars
-    }
+    parameters = dict.fromkeys(str(name) for group in groups for name in tree[group].data_vars)
     if names is None:
-        shapes = {name: shapes[name] for name in shapes if name not in set(local_names(tree))}
-        names = list(shapes)
-    selected = _selected_labels(shapes, names)
-    for name, shape in shapes.items():
-        indices = [index for index in np.ndindex(shape) if element_label(name, index) in selected]
+        local = set(local_names(tree))
+        names = [name for name in parameters if name not in local]
+        parameters = dict.fromkeys(names)
+    labels = {name: element_labels(parameter_array(tree, name)) for name in parameters}
+    selected = selected_elements(labels, names)
+    for name, elements in labels.items():
+        indices = [index for index in elements if (name, index) in selected]
         if not indices:
             continue
         combined, shards = (_draws(tree, group, name) for group in ("posterior", "subposterior"))
         for index in indices:
-            element = (..., *index)
+            element: Any = (..., *index)
             yield Quantity(
-                element_label(name, index),
+                elements[index],
                 name,
                 index,
                 None if combined is None else combined[0][element],
@@ -92,31 +93,68 @@ def local_names(tree: "DataTree") -> list[str]:
     return [str(name) for name, array in arrays.items() if tree.attrs["groups"] in array.dims]
 
 
-def element_label(name: str, index: tuple[int, ...]) -> str:
-    """Return the label of an element of a parameter, e.g. `beta[3]`."""
+def element_label(name: str, index: tuple[Any, ...]) -> str:
+    """Return the label of an element of a parameter, e.g. `beta[3]` or `beta[age]`."""
     return name + (f"[{','.join(map(str, index))}]" if index else "")
 
 
-def _selected_labels(shapes: dict[str, tuple[int, ...]], names: Iterable[str]) -> set[str]:
-    labels = {
-        name: [element_label(name, index) for index in np.ndindex(shape)]
-        for name, shape in shapes.items()
+def element_labels(array: "DataArray") -> Labels:
+    """Return the labels of the elements of a parameter by index.
+
+    An axis whose coordinates are unique is labelled by them, others by numbers.
+
+    Args:
+        array: an array of the parameter, with or without axes of draws.
+    """
+    dims = [dim for dim in array.dims if dim not in DEFAULT_DIMS]
+    coords: list[list[Any]] = []
+    for dim in dims:
+        values = array[dim].to_numpy() if dim in array.coords else np.arange(array.sizes[dim])
+        unique = len(np.unique(values.astype(str))) == len(values)
+        coords.append(values.tolist() if unique else list(range(len(values))))
+    return {
+        index: element_label(
+            str(array.name), tuple(coords[axis][number] for axis, number in enumerate(index))
+        )
+        for index in np.ndindex(*(array.sizes[dim] for dim in dims))
     }
-    elements = {label for group in labels.values() for label in group}
+
+
+def selected_elements(
+    labels: Mapping[str, Labels], names: Iterable[str]
+) -> set[tuple[str, tuple[int, ...]]]:
+    """Return parameter and index of the elements that the user names.
+
+    Args:
+        labels: the labels of all elements, by parameter.
+        names: parameters, or single elements by their labels or numbers.
+    """
+    elements: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for name, by_index in labels.items():
+        elements |= {element_label(name, index): (name, index) for index in by_index}
+        elements |= {label: (name, index) for index, label in by_index.items()}
     names = [names] if isinstance(names, str) else list(names)
     if unknown := [name for name in names if name not in labels and name not in elements]:
+        first = next((label for by_index in labels.values() for label in by_index.values()), "")
         raise ValueError(
             f"names must be parameters of the result ({list(labels)}) or single elements, e.g. "
-            f"{next(iter(elements))!r}; got {unknown[0]!r}."
+            f"{first!r}; got {unknown[0]!r}."
         )
-    return {label for name in names for label in labels.get(name, [name])}
+    chosen = [(name, index) for name in names for index in labels.get(name, ())]
+    return {*chosen, *(elements[name] for name in names if name not in labels)}
+
+
+def parameter_array(tree: "DataTree", name: str) -> "DataArray":
+    """Return the draws of a parameter, with the axes of draws first."""
+    if "posterior" in tree.children and name in tree["posterior"].data_vars:
+        return cast("DataArray", tree["posterior"][name]).transpose("chain", "draw", ...)
+    return cast("DataArray", tree["subposterior"][name]).transpose(*DEFAULT_DIMS, ...)
 
 
 def parameter_shape(tree: "DataTree", name: str) -> tuple[int, ...]:
     """Return the shape of one draw of a parameter."""
-    if "posterior" in tree.children and name in tree["posterior"].data_vars:
-        return tree["posterior"][name].transpose("chain", "draw", ...).shape[2:]
-    return tree["subposterior"][name].transpose("shard", "chain", "draw", ...).shape[3:]
+    array = parameter_array(tree, name)
+    return tuple(array.sizes[dim] for dim in array.dims if dim not in DEFAULT_DIMS)
 
 
 def _draws(tree: "DataTree", group: str, name: str) -> np.ndarray | None:

@@ -1,0 +1,228 @@
+r"""The verb `evidence`: the log marginal likelihood of a model, with its standard error.
+
+$$\log p(X) = \log \int p(X \mid \theta) \, p(\theta) \, d\theta.$$
+
+The density of points, Jacobian included, has the same integral. It is estimated by importance
+sampling from a Student t with the draws' mean and covariance, or, where its ratios are uneven, by
+bridge sampling between that and the draws.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ..density import log_priors
+from ..diagnostics import convergence
+from ..diagnostics.bridge import LogIntegral, bridge_estimate, importance_estimate
+from ..diagnostics.html_table import html_note
+from ..model import Model
+from ..samplers.proposals import Proposal
+from ..target import Target
+from .arguments import check_integer
+from .assessment import posterior_points, weights_of
+from .preparation import result_target
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+NUM_DRAWS = 1000
+MIN_DRAWS = 50  # for a Pareto k, and for a covariance from the other draws
+MAX_PARETO_K = 0.5  # below it, the variance of the ratios is finite
+MAX_STANDARD_ERROR = 0.1  # nats: a Bayes factor to 10 %
+MAX_DIFFERENCE = 0.4  # nats between the two estimates: a third of the mass
+# Distances in real coordinates at which a log prior is compared with that near the draws. A proper
+# prior falls to minus infinity; powers and exponentials overflow at different distances.
+FAR = (30.0, 300.0, 1e4, 1e8, 1e12)
+MIN_FALL = 1.0  # nats, at the largest distance with a finite value
+MAX_NAMED = 3  # coordinates in a message
+
+Points = Float[np.ndarray, "draw dim"]
+
+
+@dataclass(frozen=True)
+class LogEvidence:
+    """A log marginal likelihood, in nats. Printed, it is one line.
+
+    Attributes:
+        value: the estimate.
+        standard_error: its Monte Carlo standard error.
+        verdict: "good" if the standard error is below 0.1 and can be trusted, else "poor".
+        method: "importance sampling" or "bridge sampling".
+        pareto_k: tail shape of the importance ratios of the posterior to the Student t.
+        reason: why the verdict is poor.
+    """
+
+    value: float
+    standard_error: float
+    verdict: Literal["good", "poor"]
+    method: str
+    pareto_k: float
+    reason: str = ""
+
+    def __str__(self) -> str:
+        text = (
+            f"log marginal likelihood {self.value:.2f} ± {self.standard_error:.3f} "
+            f"({self.method}, Pareto k {self.pareto_k:.2f}): {self.verdict}."
+        )
+        return f"{text} {self.reason}".rstrip()
+
+    def _repr_html_(self) -> str:
+        return html_note(str(self)).strip()
+
+
+def evidence(
+    tree: "DataTree",
+    model: Model,
+    rows: Any,
+    *,
+    weights: str | None = None,
+    num_draws: int = NUM_DRAWS,
+    executor: Any = None,
+    seed: int = 0,
+) -> LogEvidence:
+    """Estimate the log marginal likelihood of a model, for Bayes factors.
+
+    It has the constants of prior and likelihood as the model writes them: those of NumPyro and
+    PyMC models are complete, and a `Model` whose `log_prior` lacks a constant has an evidence that
+    lacks it, too. Evidence depends on the prior even where the posterior hardly does, so a model
+    with an improper prior has none, and is refused.
+
+    Args:
+        tree: a result of `infer`, `combine` or `refine`.
+        model: the model.
+        rows: all rows, as `infer` takes them.
+        weights: the column of rows with their weights; by default that of the result, if any.
+        num_draws: points at which the full-data log density is evaluated, of a Student t and of
+            the posterior each.
+        executor: where the log density is evaluated; by default `executors.Local()`.
+        seed: seed of the points.
+
+    Returns:
+        A `LogEvidence` with `value`, `standard_error` and a `verdict`.
+    """
+    if "posterior" not in getattr(tree, "children", {}):
+        raise TypeError(
+            "tree must be a result of infer or combine, with a group 'posterior'; got "
+            f"{type(tree).__name__} with the groups {list(getattr(tree, 'children', {}))}."
+        )
+    check_integer("num_draws", num_draws, MIN_DRAWS)
+    num_shards = int(tree.attrs.get("num_shards", 1))
+    target = result_target(model, rows, num_shards, executor, seed, weights_of(tree, weights))
+    points = posterior_points(tree, target.model)
+    flat = points.reshape(-1, points.shape[2])
+    if len(flat) < 2 * MIN_DRAWS:
+        raise ValueError(
+            f"evidence needs at least {2 * MIN_DRAWS} posterior draws; got {len(flat)}. Run infer "
+            "with a larger num_draws."
+        )
+    _check_exchangeable(target.model)
+    _check_proper(target.model, flat.mean(axis=0))
+    estimates = _estimate(points, target, num_draws, seed)
+    return _judged(estimates, str(tree.attrs.get("verdict", "unknown")))
+
+
+class Estimates(NamedTuple):
+    """Both estimates, and the Pareto k of importance sampling."""
+
+    importance: LogIntegral
+    bridge: LogIntegral
+    pareto_k: float
+
+
+def _estimate(
+    points: Float[np.ndarray, "chain draw dim"], target: Target, num_draws: int, seed: int
+) -> Estimates:
+    """Evaluate the target at some draws, and at points of a Student t fitted to the others."""
+    generator = np.random.default_rng((seed, 3))
+    flat = points.reshape(-1, points.shape[2])
+    count = min(num_draws, len(flat) // 2)
+    order = generator.permutation(len(flat))
+    held_out, others = flat[order[:count]], flat[order[count:]]
+    proposal = Proposal.of(others)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        at_proposals = proposal.propose(num_draws, target, generator).log_ratios
+        values = np.asarray(target(jnp.asarray(held_out))[0])
+        at_draws = values - proposal.log_density(held_out)
+        at_draws = np.where(np.isfinite(at_draws), at_draws, -np.inf)
+        ess = float(np.nanmin(convergence.ess(points[None])))
+        shift = proposal.log_normalizer
+        importance, shape = importance_estimate(at_proposals + shift)
+        bridge = bridge_estimate(at_draws + shift, at_proposals + shift, min(count, max(1.0, ess)))
+    return Estimates(importance, bridge, shape)
+
+
+def _judged(estimates: Estimates, verdict: str) -> LogEvidence:
+    """Choose an estimate, and say whether it can be trusted.
+
+    Importance sampling does not depend on the draws, which may be wrong; bridge sampling does.
+    """
+    importance, bridge, shape = estimates
+    is_trusted = shape < MAX_PARETO_K and importance.standard_error <= MAX_STANDARD_ERROR
+    chosen = importance if is_trusted else bridge
+    reason = ""
+    difference = abs(importance.value - bridge.value)
+    if not chosen.standard_error <= MAX_STANDARD_ERROR:
+        reason = (
+            f"The standard error is above {MAX_STANDARD_ERROR} nats. Try a larger num_draws, or "
+            "vcmc.refine first."
+        )
+    elif not is_trusted and verdict != "good":
+        reason = (
+            "The importance ratios are uneven, and bridge sampling needs draws that are right: the "
+            f"verdict on these is {verdict}. Try vcmc.refine first."
+        )
+    elif is_trusted and verdict == "good" and not difference <= MAX_DIFFERENCE:
+        reason = (
+            f"Importance sampling and bridge sampling differ by {difference:.2f} nats: the Student "
+            "t misses some of the posterior's mass."
+        )
+    return LogEvidence(
+        chosen.value,
+        chosen.standard_error,
+        "poor" if reason else "good",
+        "importance sampling" if is_trusted else "bridge sampling",
+        shape,
+        reason,
+    )
+
+
+def _check_exchangeable(model: Model) -> None:
+    """Refuse a model whose posterior has a mode for every labelling, of which draws show one."""
+    if names := [name for name, space in model.space.items() if space.num_labels]:
+        raise ValueError(
+            f"the evidence of a model with exchangeable components ({names}) cannot be estimated "
+            "from its draws: they have one of many equal labellings. Order the components, e.g. "
+            "with vcmc.Ordered."
+        )
+
+
+def _check_proper(model: Model, centre: Float[np.ndarray, " dim"]) -> None:
+    """Refuse a model whose log prior does not fall off along a coordinate or a parameter."""
+    dim = model.space.dim
+    directions = [*np.eye(dim)]
+    names = list(model.space.coordinates)
+    for name in model.space:
+        direction = np.zeros(dim)
+        direction[list(model.space.indices(name))] = 1.0  # the sum of its elements
+        directions.append(direction)
+        names.append(name)
+    signed = np.concatenate([np.stack(directions), -np.stack(directions)])
+    steps = np.array([0.0, *FAR])
+    points = centre + steps[:, None, None] * signed
+    with np.errstate(all="ignore"):
+        values = log_priors(model, points.reshape(-1, dim)).reshape(len(steps), -1)
+    # the value at the largest distance at which it is a number
+    numbers = np.arange(len(steps))[:, None]
+    last = np.max(np.where(np.isfinite(values), numbers, 0), axis=0)
+    falls = values[0] - np.take_along_axis(values, last[None], axis=0)[0]
+    is_flat = (last > 0) & (falls < MIN_FALL)
+    if not is_flat.any():
+        return
+    flat = list(dict.fromkeys(names[number % len(names)] for number in np.flatnonzero(is_flat)))
+    raise ValueError(
+        f"the prior of {', '.join(flat[:MAX_NAMED])} is improper: it does not fall off, so the "
+        "model has no evidence. Give it a proper prior, e.g. Normal(0, 10)."
+    )
