@@ -1,5 +1,6 @@
 """New values of observed sites, against NumPyro's `Predictive` and closed forms."""
 
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,3 +79,15 @@ def test_latent_values_of_rows_are_drawn_anew():
     new = {"x": jnp.zeros(5)}
     values = simulated(converted, {"means": jnp.array([0.0, 1.0])}, new)["y"]
     np.testing.assert_allclose(np.mean(np.asarray(values) > 0.5), 0.25, atol=0.013)
+
+
+def test_models_travel_to_other_processes():
+    """A nested function would be pickled with the lock that it refers to."""
+
+    def model(x, y):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(slope * x, 1.0), obs=y)
+
+    converted = cloudpickle.loads(cloudpickle.dumps(vcmc.from_numpyro(model, ROWS)))
+    values = simulated(converted, {"slope": jnp.array(2.0)}, {"x": jnp.ones(3)})["y"]
+    np.testing.assert_allclose(np.mean(values), 2.0, atol=4.5 / np.sqrt(3 * NUM_KEYS))

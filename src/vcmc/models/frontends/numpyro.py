@@ -33,7 +33,7 @@ from .checks import (
 from .enumeration import enumerated_log_likelihood
 from .labels import site_labels
 from .numpyro_groups import UserLabels, grouped_model
-from .numpyro_predictive import site_simulator
+from .numpyro_predictive import SiteSimulator
 from .recognition import recognised_groups
 from .sites import Seeded, Site, log_prob, renamed_sites, result_name, sites_on, trace_at
 
@@ -147,7 +147,7 @@ def from_numpyro(
         dims=dims,
         coords=coords,
         renamed=renamed,
-        simulate=site_simulator(model, constants or {}, _value_axes(roles, few, more)),
+        simulate=SiteSimulator(model, constants or {}, _value_axes(roles, few, more)),
     )
 
 

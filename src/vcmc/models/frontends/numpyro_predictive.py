@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,38 +10,40 @@ from jaxtyping import Array
 from numpyro import handlers
 
 from ...data.rows import Rows
-from ...model import Simulate
 from ...space import Params
 from .sites import TRACE_LOCK, WithoutSlashes
 
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
-def site_simulator(
-    model: Callable[..., Any], constants: Mapping[str, Any], row_axes: Mapping[str, int]
-) -> Simulate:
-    """Return a function that draws the observed sites given params and rows.
+@dataclass(frozen=True)
+class SiteSimulator:
+    """A function that draws the observed sites given params and rows.
 
     Rows may lack the observed columns, whose arguments are then None, as users of NumPyro write
-    it. Where they have them, the sites are drawn all the same.
+    it. Where they have them, the sites are drawn all the same. It is no nested function, as these
+    are pickled with the lock that they refer to.
 
-    Args:
+    Attributes:
         model: the model.
         constants: arguments that are not per row.
         row_axes: the axis of rows of each site's value.
     """
-    parameters = inspect.signature(model).parameters.values()
-    required = [p.name for p in parameters if p.default is p.empty and p.kind not in _VARIABLE]
 
-    def simulate(key: Array, params: Params, rows: Rows) -> dict[str, Array]:
-        arguments = {**dict.fromkeys(required), **rows, **constants}
-        seeded = handlers.seed(handlers.uncondition(WithoutSlashes(model)), key)
+    model: Callable[..., Any]
+    constants: Mapping[str, Any]
+    row_axes: Mapping[str, int]
+
+    def __call__(self, key: Array, params: Params, rows: Rows) -> dict[str, Array]:
+        parameters = inspect.signature(self.model).parameters.values()
+        required = [p.name for p in parameters if p.default is p.empty and p.kind not in _VARIABLE]
+        arguments = {**dict.fromkeys(required), **rows, **self.constants}
+        seeded = handlers.seed(handlers.uncondition(WithoutSlashes(self.model)), key)
         with TRACE_LOCK:
             trace = handlers.trace(handlers.substitute(seeded, data=dict(params))).get_trace(
                 **arguments
             )
         return {
-            name: jnp.moveaxis(trace[name]["value"], axis, 0) for name, axis in row_axes.items()
+            name: jnp.moveaxis(trace[name]["value"], axis, 0)
+            for name, axis in self.row_axes.items()
         }
-
-    return simulate
