@@ -162,7 +162,8 @@ def test_county_effects_as_global_parameters_are_not_called_good():
         pytest.skip("the radon data are not beside this repository")
     data = np.load(path)
     rows = {name: data[name] for name in ("county", "floor", "log_radon")}
-    model = vcmc.from_numpyro(counties, rows)
+    with pytest.warns(UserWarning, match="hierarchical"):
+        model = vcmc.from_numpyro(counties, rows)
     with pytest.warns(vcmc.DoubtfulWarning) as caught:
         tree = vcmc.infer(model, rows, num_shards=4)
     assert tree.attrs["verdict"] in ("doubtful", "poor")

@@ -112,7 +112,7 @@ def test_it_settles_on_a_slope_beside_a_cliff():
         tree = vcmc.infer(model, partition, shard_draws=1000, seed=0, progress=False)
     assert "Newton" not in tree.attrs["verdict_text"]
     objective = tree["optimization"]["objective"].values
-    assert len(objective) < 20
+    assert np.ptp(objective[-4:]) < 0.05  # alternating steps differ by half a nat
     # the posterior of one coefficient, by quadrature
     theta = np.linspace(-40, 10, 20_001)
     density = np.exp(-0.5 * (theta / 5) ** 2 - 36 * np.logaddexp(0, theta - 4))

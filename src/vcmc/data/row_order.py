@@ -24,8 +24,10 @@ def row_numbers(
         sizes: the number of rows of each shard.
 
     >>> from vcmc import LazyRows, split
-    >>> [numbers.tolist() for numbers in row_numbers(split({"y": np.arange(5.0)}, 2), [3, 2])]
-    [[0, 2, 4], [1, 3]]
+    >>> partition = split({"y": np.arange(5.0)}, 2)
+    >>> first, second = row_numbers(partition, [3, 2])
+    >>> first.tolist() == partition.load(0).rows["y"].tolist()
+    True
     >>> partition = LazyRows(lambda shard: {"y": np.zeros(2 + shard)}, 2)
     >>> [numbers.tolist() for numbers in row_numbers(partition, [2, 3])]
     [[0, 1], [2, 3, 4]]
