@@ -22,10 +22,17 @@ def log_normal(x, mean, sd):
     return -0.5 * ((x - mean) / sd) ** 2 - jnp.log(sd)
 
 
-def infer(model, rows, num_shards=2):
+def infer(model, rows, num_shards=2, shard_draws=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vcmc.DoubtfulWarning)
-        return vcmc.infer(model, rows, num_shards=num_shards, progress=False, locals="none")
+        return vcmc.infer(
+            model,
+            rows,
+            num_shards=num_shards,
+            shard_draws=shard_draws,
+            progress=False,
+            locals="none",
+        )
 
 
 def simulated(num_groups=60, group_rows=4, seed=0):
@@ -126,7 +133,7 @@ def test_few_nodes_for_few_binary_rows_are_not_good():
         ),
         quadrature=vcmc.GaussHermite(3),
     )
-    tree = infer(model, rows)
+    tree = infer(model, rows, shard_draws=200)  # NUTS takes a tenth of a second for each
     mu, tau = np.linspace(-3, 3, 121), np.linspace(1e-3, 5, 80)
     nodes = np.linspace(-8, 8, 801)
     shares = norm.pdf(nodes) / norm.pdf(nodes).sum()

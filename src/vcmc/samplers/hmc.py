@@ -33,6 +33,7 @@ from .whitening import (
 TRAJECTORY_LENGTHS = (0.9 * np.pi / 2, 1.3 * np.pi / 2)
 LEARNING_RATE = 2.0  # of the log step size in its first iteration
 AVERAGING_START = 3  # iterations before step sizes are averaged
+MAX_LOCAL_VALUES = 2**17  # rows times walkers that are evaluated together, with local parameters
 MAX_LEAPFROG_STEPS = 200  # in a trajectory
 # Weight, in draws of a standard normal, of the centre and the scales that the curvature suggests.
 PRIOR_DRAWS = 5.0
@@ -204,9 +205,10 @@ def _iteration(
         return kernel(key, walker, log_density, step_size, unit_metric, num_leapfrog_steps)
 
     keyed = jax.random.split(move_key, num_walkers), state.walkers
-    # with local parameters, a batch of points would not fit into cache
-    is_local = density.model.local is not None
-    walkers, info = jax.lax.map(move, keyed) if is_local else jax.vmap(move)(keyed)
+    # with local parameters, walkers on many rows would not fit into cache together
+    num_values = num_walkers * len(density.shard.weights)
+    in_turn = density.model.local is not None and num_values > MAX_LOCAL_VALUES
+    walkers, info = jax.lax.map(move, keyed) if in_turn else jax.vmap(move)(keyed)
     acceptance = jnp.nan_to_num(info.acceptance_rate)
     stats = (
         walkers.logdensity,
