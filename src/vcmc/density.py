@@ -70,7 +70,7 @@ class Subposterior(eqx.Module):
 
         def step(modes: Modes, point: Point) -> tuple[Modes, Scalar]:
             value, modes = self.with_modes(point, modes)
-            return usable_modes(modes), value
+            return modes, value
 
         return jax.lax.scan(step, self.model.local.start(self.shard), points)[1]
 
@@ -97,11 +97,6 @@ class Subposterior(eqx.Module):
     def batched(self) -> "Subposterior":
         """Return the same density for `vmap` over many points."""
         return Subposterior(self.model, self.shard, self.prior_power, is_batched=True)
-
-
-def usable_modes(modes: Modes) -> Modes:
-    """Return modes from which a search can begin: zero where they are not finite."""
-    return jnp.where(jnp.isfinite(modes), modes, 0.0)
 
 
 def evaluate(
@@ -188,7 +183,7 @@ def _evaluate_in_turn(
         (value, modes), score = jax.value_and_grad(density.with_modes, has_aux=True)(
             points[number], modes
         )
-        return usable_modes(modes), values.at[number].set(value), scores.at[number].set(score)
+        return modes, values.at[number].set(value), scores.at[number].set(score)
 
     first = model.local.start(shard), jnp.zeros(len(points)), jnp.zeros_like(points)
     return jax.lax.fori_loop(0, num_points, evaluate, first)[1:]

@@ -18,7 +18,6 @@ from jaxtyping import Array, Float
 from .._runtime import FAST_COMPILATION, compiled_per_model
 from ..data.cache import ShardCache, Task
 from ..data.shard import Shard
-from ..density import usable_modes
 from ..groups.local_model import LocalModel, groups_of
 from ..groups.local_modes import LocalNormals, local_normals
 from ..groups.quadrature import AbstractQuadrature
@@ -114,7 +113,7 @@ def _differences(
     def difference(modes: Array, point: Point) -> tuple[Array, Array]:
         coarse, modes = model.log_marginal_at(point, shard, modes)
         fine, _ = finer.log_marginal_at(point, shard, modes)
-        return usable_modes(modes), fine - coarse
+        return modes, fine - coarse
 
     local: LocalModel = model.local  # type: ignore[assignment]
     return jax.lax.scan(difference, local.start(shard), points)[1]

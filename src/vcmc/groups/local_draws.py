@@ -238,7 +238,7 @@ def _normals_in_turn(
         modes, all_normals = carry
         normals = local.normals(space.constrain(points[number]), shard, modes)
         written = jax.tree.map(lambda array, new: array.at[number].set(new), all_normals, normals)
-        return jnp.where(jnp.isfinite(normals.centres), normals.centres, 0.0), written
+        return normals.centres, written
 
     start = local.start(shard)
     shape = (len(points), *start.shape)

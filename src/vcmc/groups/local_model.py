@@ -92,8 +92,11 @@ class LocalModel:
     def normals(
         self, params: Params, shard: Shard, start: Float[Array, "group dim"] | None = None
     ) -> LocalNormals:
-        """Return the normal approximation of every group's local coordinates."""
-        start = self.start(shard) if start is None else start
+        """Return the normal approximation of every group's local coordinates.
+
+        The search begins at `start`, e.g. modes nearby, and at zero where these are not finite.
+        """
+        start = self.start(shard) if start is None else jnp.where(jnp.isfinite(start), start, 0.0)
         return local_normals(self.log_joint(params, shard), start)
 
     def log_marginals(

@@ -18,7 +18,7 @@ from .._runtime import compiled_per_model
 from ..data.cache import ShardCache, Task
 from ..data.group_blocks import group_blocks
 from ..data.shard import Shard
-from ..density import BATCH_SIZE, usable_modes
+from ..density import BATCH_SIZE
 from ..executors import AbstractExecutor
 from ..executors.base import no_progress
 from ..model import Model, Modes
@@ -151,6 +151,6 @@ def _group_log_marginals(
 
     def step(modes: Modes, point: Point) -> tuple[Modes, Any]:
         values, modes = local.log_marginals(model.space.constrain(point), shard, modes)
-        return usable_modes(modes), values
+        return modes, values
 
     return jax.lax.scan(step, local.start(shard), points)[1]
