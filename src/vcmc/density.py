@@ -63,17 +63,6 @@ class Subposterior(eqx.Module):
             return self.prior_power * self.model.log_prior_at(point)
         return jnp.dot(self.prior_power, self.model.log_prior_parts_at(point))
 
-    def values(self, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
-        """Return the log densities at a batch of points."""
-        if self.model.local is None:
-            return jax.vmap(self.batched())(points)
-
-        def step(modes: Modes, point: Point) -> tuple[Modes, Scalar]:
-            value, modes = self.with_modes(point, modes)
-            return modes, value
-
-        return jax.lax.scan(step, self.model.local.start(self.shard), points)[1]
-
     def hessian_products(
         self, point: Point, directions: Float[Array, "direction dim"]
     ) -> Float[Array, "direction dim"]:

@@ -20,7 +20,7 @@ def test_blocks_have_the_sums_and_first_rows_of_groups(kind):
     assert len(blocks) == num_blocks(23, 5) == 5
     assert len({len(block.weights) for block in blocks}) == 1
     assert [block.groups.num_groups for block in blocks] == [5, 5, 5, 5, 3]
-    sums = [np.asarray(block.groups.sum(block.weights * block.rows["y"])) for block in blocks]
+    sums = [np.asarray(block.groups.sum(block.rows["y"], block.weights)) for block in blocks]
     together = np.concatenate([part[:5] for part in sums])[:23]
     np.testing.assert_array_equal(together, np.bincount(group, rows["y"]))
     firsts = [np.asarray(block.groups.first_rows(block.rows)["g"]) for block in blocks]

@@ -36,7 +36,7 @@ def test_sums_and_values_of_groups_are_those_of_a_loop(sizes):
     for layout, labels in layouts(sizes):
         groups, numbers, weights = tiled(labels, layout)
         values = np.random.default_rng(1).normal(size=len(labels))
-        sums = np.asarray(groups.sum(weights * values[numbers]))[: groups.num_groups]
+        sums = np.asarray(groups.sum(values[numbers], weights))[: groups.num_groups]
         np.testing.assert_allclose(sums, np.bincount(labels, values), atol=1e-12)
         by_group = np.random.default_rng(2).normal(size=(layout.num_groups, 2))
         spread = np.asarray(groups.spread(by_group, len(numbers)))

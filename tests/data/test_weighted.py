@@ -78,8 +78,10 @@ def test_integer_weights_equal_repeated_rows(kind, model, tmp_path):
 def test_weights_of_one_change_nothing(model):
     values, scores = log_densities(model, rows_with(w=np.ones(120)), weights="w")
     expected, expected_scores = log_densities(model, rows_with())
-    np.testing.assert_array_equal(values, expected)
-    np.testing.assert_array_equal(scores, expected_scores)
+    # groups without weights have a program of their own, which rounds otherwise
+    tolerance = 0 if model is PLAIN else 1e-13
+    np.testing.assert_allclose(values, expected, rtol=tolerance)
+    np.testing.assert_allclose(scores, expected_scores, rtol=tolerance, atol=100 * tolerance)
 
 
 def test_fractions_weigh_log_likelihoods():

@@ -70,9 +70,9 @@ def test_scores_and_hessians_of_normal_groups_are_exact(quadrature):
     def closed_form(point):
         mean, spread, noise = point[0], jnp.exp(point[1]), jnp.exp(point[2])
         groups = shard.groups
-        count = groups.sum(shard.weights)
-        total = groups.sum(shard.weights * shard.rows["y"])
-        square = groups.sum(shard.weights * (shard.rows["y"] - mean) ** 2)
+        count = groups.sum(jnp.ones(len(shard.weights)), shard.weights)
+        total = groups.sum(shard.rows["y"], shard.weights)
+        square = groups.sum((shard.rows["y"] - mean) ** 2, shard.weights)
         # Sherman and Morrison
         share = spread**2 / (noise**2 + count * spread**2)
         quadratic = (square - share * (total - count * mean) ** 2) / noise**2

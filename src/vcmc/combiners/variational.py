@@ -29,7 +29,7 @@ from ..space import Product
 from ..target import Minibatch, Target
 from ..variational.adaptive import Adaptive
 from ..variational.entropies import AbstractEntropy, GaussianSum, Relaxed
-from ..variational.marginal_shapes import lacks_shape, shape_draws
+from ..variational.marginal_shapes import shape_draws
 from ..variational.newton import Newton
 from ..variational.objective import Objective
 from ..variational.optimizer import (
@@ -136,10 +136,10 @@ class Variational(AbstractCombiner):
         """Return the combined draws with the target's marginal shapes, if they lack them."""
         if result.evaluated is None or result.failed or shards.space.labelled():
             return draws
-        values = np.asarray(draws)
-        if not lacks_shape(values, *result.evaluated):
-            return draws
-        return jnp.asarray(shape_draws(values, cast(Target, shards.target), shards.seed))
+        target = cast(Target, shards.target)
+        return jnp.asarray(
+            shape_draws(np.asarray(draws), *result.evaluated, target=target, seed=shards.seed)
+        )
 
     def _optimize(
         self, shards: Subposteriors

@@ -1,6 +1,7 @@
 """Rows that belong to groups: labels of any kind, and partitions whose shards hold whole groups."""
 
 import copy
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -175,6 +176,7 @@ class TiledPartition(AbstractPartition):
         rows |= {name: native(entries)[codes[order]] for name, entries in self.table.items()}
         if self.weight_column is not None:  # after the layout, as rows of weight zero have groups
             weights = weights * row_weights(self.weight_column, rows.pop(self.weight_column), shard)
+            groups = dataclasses.replace(groups, is_full=False)
         arrays = {name: jnp.asarray(array) for name, array in rows.items()}
         return Shard(arrays, jnp.asarray(weights), groups)
 

@@ -70,6 +70,18 @@ def check_integrals(
     return IntegralCheck(change_sd, int(several), int(groups))
 
 
+def prepare(target: Target) -> None:
+    """Compile the programs of the check, for executors in this process."""
+    model, shard = target.model, target.shard_cache.shards[0]
+    local = model.local
+    assert local is not None
+    assert local.quadrature is not None
+    finer, dim = local.quadrature.doubled(local.space.dim), model.space.dim
+    points, point = (jax.ShapeDtypeStruct(shape, float) for shape in ((NUM_DRAWS, dim), (dim,)))
+    _differences.lower(model, finer, shard, points).compile()
+    _other_shares.lower(model, shard, point).compile()
+
+
 def integral_sentences(check: IntegralCheck) -> tuple[list[str], list[str]]:
     """Return faults, which make a result poor, and doubts."""
     faults, doubts = [], []
@@ -102,20 +114,21 @@ def _changes(
     del advance
     shard = shard_cache.shard(task.shards[0])
     model = shard_cache.model
-    return np.asarray(_differences(model, model.with_quadrature(finer), shard, points))
+    return np.asarray(_differences(model, finer, shard, points))
 
 
 @compiled_per_model
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=FAST_COMPILATION)
 def _differences(
-    model: Model, finer: Model, shard: Shard, points: Float[Array, "point dim"]
+    model: Model, finer: AbstractQuadrature, shard: Shard, points: Float[Array, "point dim"]
 ) -> Float[Array, " point"]:
-    def difference(modes: Array, point: Point) -> tuple[Array, Array]:
-        coarse, modes = model.log_marginal_at(point, shard, modes)
-        fine, _ = finer.log_marginal_at(point, shard, modes)
-        return modes, fine - coarse
-
     local: LocalModel = model.local  # type: ignore[assignment]
+    weights = groups_of(shard).weights
+
+    def difference(modes: Array, point: Point) -> tuple[Array, Array]:
+        changes, modes = local.changes(finer, model.space.constrain(point), shard, modes)
+        return modes, jnp.sum(weights * changes)
+
     return jax.lax.scan(difference, local.start(shard), points)[1]
 
 

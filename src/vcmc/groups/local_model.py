@@ -81,7 +81,7 @@ class LocalModel:
             of_row = {name: groups.spread(value, num_rows) for name, value in local.items()}
             per_row = self.log_likelihood(params, of_row, shard.rows)
             prior = self.log_prior(params, local, first_rows)
-            return prior + log_dets + groups.sum(shard.weights * per_row)
+            return prior + log_dets + groups.sum(per_row, shard.weights)
 
         return log_joint
 
@@ -115,6 +115,24 @@ class LocalModel:
         normals = jax.lax.stop_gradient(self.normals(frozen, shard, start))
         integrals = _integrals(log_joint, normals, quadrature)
         return integrals, normals.centres
+
+    def changes(
+        self,
+        finer: AbstractQuadrature,
+        params: Params,
+        shard: Shard,
+        start: Float[Array, "group dim"],
+    ) -> tuple[Float[Array, " group"], Float[Array, "group dim"]]:
+        """Return how log marginal likelihoods change with finer nodes, and the modes."""
+        assert self.quadrature is not None
+        log_joint = self.log_joint(params, shard)
+        normals = self.normals(params, shard, start)
+        fine = _integrals(log_joint, normals, finer)
+        if isinstance(self.quadrature, ExactGaussian):
+            coarse = _gaussian_integrals(log_joint, log_joint, self.start(shard))
+        else:
+            coarse = _integrals(log_joint, normals, self.quadrature)
+        return fine - coarse, normals.centres
 
     def suited_quadrature(
         self, params: Params, shard: Shard, num_shards: int

@@ -22,6 +22,7 @@ from ..data.shard import AbstractPartition
 from ..data.space_description import describe_space
 from ..diagnostics.additivity import check_additivity, check_labels
 from ..diagnostics.information import ShardFacts, check_information, shard_facts
+from ..diagnostics.integrals import prepare as prepare_integrals
 from ..diagnostics.local_terms import check_locals
 from ..diagnostics.shards import ShardWarnings
 from ..executors import AbstractExecutor, executor_of
@@ -46,7 +47,7 @@ from .run_record import RunRecord
 from .shard_count import check_normality, check_silent
 
 MIN_ACCEPTANCE_RATE = 0.25  # of independence sampling: an effective draw takes seven values
-MAX_COSTLY_NON_NORMALITY = 0.25  # of a shard: above, proposals seldom reach the tails
+MAX_COSTLY_NON_NORMALITY = 1.0  # of a shard: above, proposals seldom reach the tails
 UNWHITENED_WARMUP = 300  # steps of NUTS, where the curvature does not give it a metric
 
 
@@ -106,6 +107,8 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
     _, start_key, sample_key = jax.random.split(jax.random.key(request.seed), 3)
 
     own_sampler = request.sampler or _own_sampler(target, request.prior)
+    if request.executor.in_process and target.model.local is not None:
+        pool.submit(prepare_integrals, target)
     starts = search_starts(target.pilot, start_key)
     if request.executor.in_process:
         pool.submit(_compile_early, target, request, own_sampler, starts[0])

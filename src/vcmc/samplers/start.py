@@ -35,6 +35,10 @@ MAX_DECREMENT_SD = 1e-3  # posterior sds between the end of the search and the m
 STEP_SCALES = (1.0, 0.3, 0.1, 0.01)  # of a step that does not lead upwards
 MIN_GAIN_SHARE = 0.1  # of the gain that a step promises (Armijo's rule)
 ROUNDING = 1e-13  # relative, of a log density
+# With local parameters integrated out, scores are those of the exact integral at the nodes: the
+# mode of the log density is not quite where the score is zero. A step that lowers the log density
+# by less than this many nats is taken if it lowers the decrement by this factor.
+MAX_FALL, MIN_DECREASE = 0.01, 4.0
 MIN_RELATIVE_CURVATURE = 1e-12  # least to largest: less is rounding
 MIN_DISTANCE_SD = 0.1  # of a shard, between its modes that are compared on all rows
 # A coordinate that has moved by MAX_MOVE, with a slope above MAX_SLOPE, diverges.
@@ -148,6 +152,9 @@ def _newton(
         for scale in STEP_SCALES:
             new_value, new_score = _value_and_score(density, point + scale * step)
             if new_value >= value + MIN_GAIN_SHARE * scale * gain - ROUNDING * abs(value):
+                break
+            is_closer = new_score @ inverse @ new_score < gain / MIN_DECREASE
+            if is_closer and new_value > value - MAX_FALL:
                 break
         else:
             return None

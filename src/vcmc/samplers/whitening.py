@@ -91,11 +91,12 @@ def _newton_steps(
                 white, value, score = candidate
                 break
             step = step / 2
-    return jnp.asarray(np.asarray(_unwhiten_all(_whitening(centre, root), white[None]))[0]), score
+    (mode,) = unwhiten_all(white[None], centre, root)
+    return jnp.asarray(mode), score
 
 
 def chain_states(
-    density: Subposterior, white: Float[np.ndarray, "point dim"], centre: Point, root: Root | None
+    density: Subposterior, white: Float[np.ndarray, "point dim"], centre: Any, root: Any
 ) -> Any:
     """Return BlackJAX's states of chains at whitened points.
 
@@ -105,14 +106,32 @@ def chain_states(
     from blackjax.mcmc.hmc import HMCState
 
     whitening = _whitening(centre, root)
-    log_densities, scores = evaluate(density, _unwhiten_all(whitening, white))
-    white_scores = _whiten_scores(whitening, scores)
-    return HMCState(white, np.asarray(log_densities), np.asarray(white_scores))
+    log_densities, scores = evaluate(density, unwhiten_all(white, centre, root))
+    return HMCState(white, log_densities, _in_batches(_whiten_scores, whitening, scores))
+
+
+def unwhiten_all(
+    white: Float[np.ndarray, "point dim"], centre: Any, root: Any
+) -> Float[np.ndarray, "point dim"]:
+    """Map whitened points to the points that they stand for."""
+    return _in_batches(_unwhiten_batch, _whitening(centre, root), white)
+
+
+def _in_batches(
+    function: Callable[[Whitening, Any], Array],
+    whitening: Whitening,
+    points: Float[np.ndarray, "point dim"],
+) -> Float[np.ndarray, "point dim"]:
+    """Apply a function to batches of points, which share one program."""
+    padding = np.zeros((-len(points) % BATCH_SIZE, points.shape[1]))
+    batches = np.concatenate([points, padding]).reshape(-1, BATCH_SIZE, points.shape[1])
+    parts = [np.asarray(function(whitening, batch)) for batch in batches]
+    return np.concatenate(parts)[: len(points)]
 
 
 # By XLA, not by NumPy, whose sums may depend on the number of its threads.
 @jax.jit
-def _unwhiten_all(
+def _unwhiten_batch(
     whitening: Whitening, white: Float[Array, "point dim"]
 ) -> Float[Array, "point dim"]:
     return jax.vmap(whitening.unwhiten_point)(white)

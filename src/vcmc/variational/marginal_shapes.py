@@ -25,7 +25,8 @@ from ..target import Target
 MAX_SHAPED_DIM = 300  # coordinates
 DEGREE = 5  # of the polynomial
 FIRST_DEGREE = 3  # of the one that is fitted to the few points of the optimizer
-NUM_POINTS = 512  # at which scores are evaluated, in every pass
+NUM_POINTS = (128, 512)  # at which scores are evaluated, in every pass: the fewest and the most
+MAX_NOISE = 0.01  # of quantiles, in sds, for which that many points are chosen
 MAX_PASSES = 4
 MAX_MOVE = 0.02  # of 5 % and 95 % quantiles, in sds, that is left as it is
 MIN_SEEN_MOVE = 0.06  # sds, seen by the points of the optimizer, before more are evaluated
@@ -43,6 +44,7 @@ class _Marginal(NamedTuple):
         coefficients: of the marginal score, for Hermite polynomials.
         errors: their standard errors.
         range: the standardized coordinates between which the polynomial is known.
+        num_points: number of points that it was fitted to.
     """
 
     mean: float
@@ -50,6 +52,7 @@ class _Marginal(NamedTuple):
     coefficients: Float[np.ndarray, " degree"]
     errors: Float[np.ndarray, " degree"]
     range: tuple[float, float]
+    num_points: int
 
     @property
     def noise(self) -> float:
@@ -72,28 +75,47 @@ class _Marginal(NamedTuple):
         return self.mean + self.sd * np.interp(levels, shares, GRID)
 
 
-def lacks_shape(draws: Draws, points: Draws, scores: Draws) -> bool:
-    """Return whether scores at some points show that draws lack the target's shape."""
+def shape_draws(draws: Draws, points: Draws, scores: Draws, target: Target, seed: int) -> Draws:
+    """Return draws with the target's marginal shapes, if they clearly lack them.
+
+    Args:
+        draws: the draws.
+        points: some points at which the target was evaluated before.
+        scores: the target's scores there.
+        target: the full-data target.
+        seed: seed of the choice of draws at which it is evaluated further.
+    """
     if not np.isfinite(scores).all():
-        return False
-    covariance = np.cov(draws, rowvar=False).reshape(2 * draws.shape[1:])
+        return draws
+    covariance = _covariance(draws)
     marginals = _marginals(draws, covariance, points, scores, FIRST_DEGREE)
-    return any(
-        _largest_move(marginal, values) > max(MIN_SEEN_MOVE, MIN_SIGNIFICANCE * marginal.noise)
-        for marginal, values in zip(marginals, draws.T, strict=True)
-    )
+    moves = list(map(_largest_move, marginals, draws.T))
+    is_seen = [
+        move > max(MIN_SEEN_MOVE, MIN_SIGNIFICANCE * marginal.noise)
+        for move, marginal in zip(moves, marginals, strict=True)
+    ]
+    if not any(is_seen):
+        return draws
+    num_points = _sufficient_points(_marginals(draws, covariance, points, scores, DEGREE))
+    moved = _moved(draws, covariance, marginals)
+    return _shaped(moved, draws, max(moves), target, num_points, np.random.default_rng((seed, 5)))
 
 
-def shape_draws(draws: Draws, target: Target, seed: int) -> Draws:
-    """Return draws with the target's marginal shapes; those of the best pass."""
-    generator = np.random.default_rng((seed, 5))
-    best, least = draws, np.inf
+def _shaped(
+    draws: Draws,
+    best: Draws,
+    least: float,
+    target: Target,
+    num_points: int,
+    generator: np.random.Generator,
+) -> Draws:
+    """Move draws further as long as less and less is left to move; return the best."""
     for _ in range(MAX_PASSES):
-        chosen = generator.permutation(len(draws))[:NUM_POINTS]
+        chosen = generator.permutation(len(draws))[:num_points]
         scores = np.asarray(target(jnp.asarray(draws[chosen]))[1])
         if not np.isfinite(scores).all():
             break
-        covariance = np.cov(draws, rowvar=False).reshape(2 * draws.shape[1:])
+        covariance = _covariance(draws)
         marginals = _marginals(draws, covariance, draws[chosen], scores, DEGREE)
         move = max(map(_largest_move, marginals, draws.T))
         if move >= least:
@@ -103,6 +125,17 @@ def shape_draws(draws: Draws, target: Target, seed: int) -> Draws:
             break
         draws = _moved(draws, covariance, marginals)
     return best
+
+
+def _sufficient_points(marginals: list[_Marginal]) -> int:
+    """Return the number of points at which scores tell quantiles to `MAX_NOISE`."""
+    noise = max(marginal.noise for marginal in marginals)
+    size = marginals[0].num_points * (noise / MAX_NOISE) ** 2
+    return int(np.clip(size, *NUM_POINTS))
+
+
+def _covariance(draws: Draws) -> Float[np.ndarray, "dim dim"]:
+    return np.cov(draws, rowvar=False).reshape(2 * draws.shape[1:])
 
 
 def _marginals(
@@ -127,7 +160,7 @@ def _marginals(
         variance = residuals @ residuals / max(1, len(residuals) - basis.shape[1])
         errors = np.sqrt(np.maximum(np.diag(inverse) * variance, 0.0))
         limits = (float(white[:, j].min()), float(white[:, j].max()))
-        marginals.append(_Marginal(mean[j], sds[j], coefficients, errors, limits))
+        marginals.append(_Marginal(mean[j], sds[j], coefficients, errors, limits, len(points)))
     return marginals
 
 
