@@ -31,7 +31,7 @@ from ..progress import ProgressDisplay, Stage
 from ..results.tree import renamed_attribute
 from ..samplers import HMC, NUTS, AbstractSampler, Independence
 from ..samplers.hmc import ADAPTIVE_WARMUP, MAX_NON_NORMALITY, MAX_NORMAL
-from ..samplers.independence import acceptance_rate
+from ..samplers.independence import MAX_FITTED_DIM, acceptance_rate
 from ..samplers.start import common_start, search_starts
 from ..samplers.whitening import MAX_WHITENED_DIM, non_normality
 from ..space import Point
@@ -47,7 +47,9 @@ from .run_record import RunRecord
 from .shard_count import check_normality, check_silent
 
 MIN_ACCEPTANCE_RATE = 0.25  # of independence sampling: an effective draw takes seven values
-MAX_COSTLY_NON_NORMALITY = 1.0  # of a shard: above, proposals seldom reach the tails
+# Of a shard: above, independent proposals seldom reach its tails. Scores correct the moments of
+# several shards' combined draws, and their shapes.
+MAX_COSTLY_NON_NORMALITY, MAX_NON_NORMALITY_OF_ONE = 1.0, 0.25
 UNWHITENED_WARMUP = 300  # steps of NUTS, where the curvature does not give it a metric
 
 
@@ -244,10 +246,13 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
                 if request.may_reduce_shards:
                     check_normality(measure, target.num_shards, request.executor)
             sampler = _choose_sampler(sampler or NUTS(), measure, start.size)
-            # with local parameters, a gradient takes several times as long as a value
-            is_costly = target.model.local is not None and measure <= MAX_COSTLY_NON_NORMALITY
-            if is_costly and (rate := acceptance_rate(density, start)) >= MIN_ACCEPTANCE_RATE:
-                sampler = Independence.for_rate(rate)
+            # with local parameters, an evaluation is costly
+            is_costly = target.model.local is not None and start.size <= MAX_FITTED_DIM
+            is_one = target.num_shards == 1
+            limit = MAX_NON_NORMALITY_OF_ONE if is_one else MAX_COSTLY_NON_NORMALITY
+            if is_costly and measure <= limit:
+                rate = acceptance_rate(density, start)
+                sampler = Independence.for_rate(rate) if rate >= MIN_ACCEPTANCE_RATE else sampler
     shard_draws = request.shard_draws or initial_shard_draws(
         target.num_shards,
         request.num_draws,
