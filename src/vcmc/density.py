@@ -96,12 +96,12 @@ def evaluate(
     if density.model.local is not None:
         parts = [
             _evaluate_in_turn(*arguments, buffer, np.asarray(count))
-            for buffer, count in _buffers(np.asarray(points))
+            for buffer, count in buffers(np.asarray(points))
         ]
     elif is_small(density.shard):
         parts = [
             _evaluate_chunks(*arguments, buffer, np.asarray(-(-count // CHUNK_SIZE)))
-            for buffer, count in _buffers(np.asarray(points))
+            for buffer, count in buffers(np.asarray(points))
         ]
     else:
         parts = [
@@ -303,7 +303,7 @@ def _batches(points: Points, size: int) -> list[Any]:
     return np.split(np.concatenate([values, padding]), (len(values) + len(padding)) // size)
 
 
-def _buffers(points: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+def buffers(points: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
     """Yield buffers of points, the last padded with its last point, and their number of points."""
     for first in range(0, len(points), BUFFER_SIZE):
         part = points[first : first + BUFFER_SIZE]

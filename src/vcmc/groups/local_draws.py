@@ -25,13 +25,13 @@ from jaxtyping import Array, Float, Int
 
 from .._runtime import FAST_COMPILATION, compiled_per_model
 from ..data.shard import Shard
+from ..density import buffers
 from ..space import Point, Product
 from .local_model import LocalModel, groups_of
 from .local_modes import LocalNormals, local_normals
 
 NUM_CHAINS = 16
 NUM_STEPS = 8  # of every chain in one call
-BUFFER_SIZE = 64  # points whose modes are sought by one call
 # Chains need not be centred at the mode: Metropolis steps correct for what is left.
 MAX_DECREMENT = 1e-2
 MAX_STEPS = 20
@@ -214,11 +214,9 @@ def _find_normals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the centres and roots of normal approximations at several points, stacked."""
     parts = []
-    for first in range(0, len(points), BUFFER_SIZE):
-        part = points[first : first + BUFFER_SIZE]
-        buffer = np.concatenate([part, np.repeat(part[-1:], BUFFER_SIZE - len(part), axis=0)])
-        found = _normals_in_turn(space, local, shard, buffer, np.asarray(len(part)))
-        parts.append([np.asarray(array)[: len(part)] for array in found])
+    for buffer, count in buffers(points):
+        found = _normals_in_turn(space, local, shard, buffer, np.asarray(count))
+        parts.append([np.asarray(array)[:count] for array in found])
     centres, roots = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return centres, roots
 
