@@ -10,7 +10,7 @@ from numpyro.infer import Predictive
 
 import vcmc
 from vcmc.executors import Processes
-from vcmc.inference import pointwise
+from vcmc.inference import prediction
 from vcmc.results.tree import make_tree
 from vcmc.testing.gaussians import varying_means
 
@@ -41,7 +41,7 @@ def test_predictions_are_normal_around_the_regression(
     conjugate, model, tree, max_rows, monkeypatch
 ):
     """Rows are in their order, however they are cut into shards and blocks."""
-    monkeypatch.setattr(pointwise, "MAX_BLOCK_BYTES", 8 * 4000 * max_rows)
+    monkeypatch.setattr(prediction, "MAX_BLOCK_BYTES", 8 * 4000 * max_rows)
     result = vcmc.predict(tree, model, NEW, "y", progress=False)
     mean, covariance = conjugate.posterior()
     sd = np.sqrt(1 + np.einsum("ni,ij,nj->n", NEW["x"], covariance, NEW["x"]))
