@@ -33,7 +33,7 @@ LogLikelihood = Callable[..., Float[Array, " row"]]
 """From params and rows, or from params, local params of each row's group, and rows."""
 Simulate = Any
 """From a key, params and rows, or a key, params, local params and rows, to arrays by name; or a
-simulator in Python (`models/host_simulator.py`)."""
+simulator in Python (`models/host_simulator.py`); None if the model does not say."""
 SimulateLocal = Callable[[Array, Params, Any], Mapping[str, Array]]
 Derived = Callable[[Params], Params]
 
@@ -98,7 +98,7 @@ class Model:
         groups: str | None = None,
         group_table: Mapping[str, np.ndarray] | None = None,
         quadrature: AbstractQuadrature | None = None,
-        simulate: Simulate | None = None,
+        simulate: Simulate = None,
         simulate_local: SimulateLocal | None = None,
     ):
         self.simulate_rows = simulate
@@ -137,7 +137,7 @@ class Model:
     local: LocalModel | None = None
     """The local parameters of groups, which are integrated out; None without groups."""
 
-    simulate_rows: Simulate | None = None
+    simulate_rows: Simulate = None
     """Draws new values for rows, for predictions; None if the model does not say how."""
 
     simulate_local: SimulateLocal | None = None

@@ -2,7 +2,7 @@
 
 A block is sent to whichever process is free, as a shard is, but is dropped when the next one comes:
 memory is set by the block, not by the number of rows. Random numbers depend on a block's number,
-and those of a new group's local parameters on its label, so that it is the same group in all blocks.
+and those of a new group's local parameters on its label: it is the same group in all blocks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -142,8 +142,8 @@ def local_draws(
         return _draws_in_files(tree, model, chosen)
     raise ValueError(
         f"predictions by group need draws of the local parameters {names}, and the tree has none: "
-        'it was made with locals="none" or "summary". Call infer again with locals="draws", or, for '
-        'many groups, with store="runs/a" and locals="file".'
+        'it was made with locals="none" or "summary". Call infer again with locals="draws", or, '
+        'for many groups, with store="runs/a" and locals="file".'
     )
 
 
@@ -161,8 +161,9 @@ def _draws_in_files(tree: "DataTree", model: Model, chosen: Int[np.ndarray, " dr
     found = {name: tuple(index.shapes[name]) for name in shapes if name in index.shapes}
     if found != shapes or index.column != model.local.groups:
         raise ValueError(
-            f"{folder} has draws of {dict(index.shapes)} by {index.column!r}, and the model's local "
-            f"parameters are {shapes} by {model.local.groups!r}: it is a run of another model."
+            f"{folder} has draws of {dict(index.shapes)} by {index.column!r}, and the model's "
+            f"local parameters are {shapes} by {model.local.groups!r}: it is a run of "
+            "another model."
         )
     if (index.num_chains, index.num_draws) != sizes:
         raise ValueError(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..data.row_blocks import RowStream, num_entries
@@ -154,20 +155,22 @@ def _shapes(
     rows = {**arrays, **added}
     recorders: list[_Recorder] = []
 
-    def run(point: Any, local: Any, rows: Any, records: bool) -> Any:
-        if records:
-            recorders.append(rows := _Recorder(rows))
+    def run(point: Any, local: Any, rows: Any) -> Any:
         params = model.space.constrain(point)
         return simulate_at(model, jax.random.key(0), params, local, rows)
+
+    def run_recorded(point: Any, local: Any, rows: Any) -> Any:
+        recorders.append(_Recorder(rows))
+        return run(point, local, recorders[-1])
 
     point = np.zeros(model.space.dim)
     local = _trial_locals(model, num_entries(rows)) if rows else {}
     try:
         try:
-            shapes = jax.eval_shape(lambda *args: run(*args, True), point, local, rows)
+            shapes = jax.eval_shape(run_recorded, point, local, rows)
             used = [column for column in arrays if column in recorders[0].used] or list(arrays)
         except Exception:  # perhaps it takes a plain dict only
-            shapes = jax.eval_shape(lambda *args: run(*args, False), point, local, rows)
+            shapes = jax.eval_shape(run, point, local, rows)
             used = list(arrays)
     except Exception as error:  # of the user's function
         if isinstance(error, KeyError) and error.args and error.args[0] in others:
@@ -186,11 +189,11 @@ def _trial_locals(model: Model, count: int) -> dict[str, Any]:
     if model.local is None:
         return {}
     constrain = jax.vmap(model.local.space.constrain)
-    return dict(constrain(np.zeros((count, model.local.space.dim))))
+    return dict(constrain(jnp.zeros((count, model.local.space.dim))))
 
 
 def _host_trial(model: Model, name: str, rows: dict[str, np.ndarray]) -> np.ndarray:
-    params = model.space.constrain(np.zeros(model.space.dim))
+    params = model.space.constrain(jnp.zeros(model.space.dim))
     one_draw = {key: np.asarray(value)[None] for key, value in params.items()}
     local = {key: np.asarray(v)[None] for key, v in _trial_locals(model, num_entries(rows)).items()}
     try:

@@ -74,7 +74,7 @@ class GraphSimulator(AbstractHostSimulator):
     def simulate_local(self, seed: Sequence[int], params: Arrays) -> dict[str, np.ndarray]:
         names = list(self.local_axes)
         with _LOCK:
-            run = self._function("", names, list(params))
+            run = self._function("", names, params)
             values = list(_draws(run, seed, params, []))
         return {
             name: np.take(np.stack([value[index] for value in values]), 0, 1 + axis)
@@ -99,7 +99,7 @@ class GraphSimulator(AbstractHostSimulator):
     def _run(
         self, name: str, seed: Sequence[int], values: Arrays, rows: list[np.ndarray]
     ) -> list[np.ndarray]:
-        run = self._function(name, [name], list(values), self.row_names)
+        run = self._function(name, [name], values, self.row_names)
         return [value[0] for value in _draws(run, seed, values, rows)]
 
     def _row_axis(self, name: str, values: Arrays, rows: list[np.ndarray]) -> int:
@@ -120,11 +120,14 @@ class GraphSimulator(AbstractHostSimulator):
         return self._axes[name]
 
     def _function(
-        self, key: str, outputs: list[str], free: list[str], rows: Sequence[str] = ()
+        self, key: str, outputs: list[str], free: Iterable[str], rows: Sequence[str] = ()
     ) -> tuple[Any, list[Any]]:
-        """Return a compiled function of free variables and rows, and its random generators."""
+        """Return a compiled function of free variables, sorted by name, and rows.
+
+        Its random generators are returned, too.
+        """
         if key not in self._functions:
-            self._functions[key] = self._compiled(outputs, free, rows)
+            self._functions[key] = self._compiled(outputs, sorted(free), rows)
         return self._functions[key]
 
     def _compiled(
@@ -173,7 +176,7 @@ def _draws(
     children = np.random.SeedSequence(list(seed)).spawn(len(generators))
     for generator, child in zip(generators, children, strict=True):
         generator.set_value(np.random.Generator(np.random.PCG64(child)), borrow=True)
-    for draw in zip(*values.values(), strict=True):
+    for draw in zip(*(values[name] for name in sorted(values)), strict=True):
         yield [np.array(value) for value in run(*draw, *rows)]
 
 
