@@ -47,8 +47,9 @@ def predict_rows(
         executor: where rows are simulated.
     """
     tree = load_result(path)
-    rows = _rows(data, columns)
-    loaded_model = _model(path, model, rows, None if fitted is None else _rows(fitted, None), names)
+    rows = _new_rows(data, columns)
+    fitted_rows = None if fitted is None else _rows(fitted, columns)
+    loaded_model = _model(path, model, rows, fitted_rows, names)
     pool = parse_executor(executor)
     try:
         predict(
@@ -70,6 +71,19 @@ def predict_rows(
 def _rows(path: str, columns: Columns | None) -> Any:
     rows = load_rows(path, columns)
     return rows if isinstance(rows, Mapping) else FileRows(rows, columns)
+
+
+def _new_rows(path: str, columns: Columns | None) -> Any:
+    """Return new rows, without the arrays of a column that they lack, e.g. the predicted one."""
+    if columns is None:
+        return _rows(path, None)
+    present = _first(_rows(path, None))
+    kept = {
+        name: source
+        for name, source in columns.items()
+        if not isinstance(source, str) or source in present
+    }
+    return _rows(path, kept or columns)
 
 
 def _model(path: str, location: str, rows: Any, fitted: Any, names: GroupNames) -> Model:

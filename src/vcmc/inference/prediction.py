@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ROW_DIM = "row"
 PREDICTION_STREAM = 4  # of the seed's random numbers; the first ones are those of `infer`
-MAX_BLOCK_BYTES = 2**25  # of values, local draws or rows of a block
+MAX_BLOCK_BYTES = 2**24  # of values, local draws or rows of a block; copies of it come on top
 PART_ROWS = 2**17  # at least, of a part of a file: what a run that was killed has to repeat
 NUM_TRIAL_DRAWS = 3  # whose values identify a model
 
@@ -245,8 +245,8 @@ def _check_out(out: Any, stream: RowStream, draws: bool) -> Path:
         )
     if not stream.is_in_order:
         raise ValueError(
-            "out= needs rows in their order, and those of vcmc.split(..., folder=...) are shuffled: "
-            "pass the files that were split."
+            "out= needs rows in their order, and those of vcmc.split(..., folder=...) are "
+            "shuffled: pass the files that were split."
         )
     return check_out(out)
 

@@ -122,8 +122,8 @@ class BlockWork:
         self, block_cache: ShardCache, task: Task, advance: Callable[[int], None]
     ) -> Pointwise:
         block: Any = block_cache.partition.load(task.shards[0])
-        values = self.values(block_cache.model, block)
-        reduced = self.reduction(np.ascontiguousarray(np.moveaxis(values, 0, 1)))
+        values = np.moveaxis(self.values(block_cache.model, block), 0, 1)
+        reduced = self.reduction(np.ascontiguousarray(values, float))
         advance(block.num_rows)
         return reduced
 
@@ -137,7 +137,7 @@ class BlockWork:
             return self._host_values(model, block, local, block_key)
         places = np.zeros(0, int) if groups is None else groups.places
         values = _simulated(model, self.name, block.rows, places, local, self.points, block_key)
-        return np.asarray(values[:, : block.num_rows], float)
+        return np.asarray(values)[:, : block.num_rows]
 
     def _host_values(
         self, model: Model, block: Block, local: dict[str, np.ndarray], key: Array
@@ -147,9 +147,7 @@ class BlockWork:
         of_rows = {name: values[:, places] for name, values in local.items()}
         params = {name: np.asarray(v) for name, v in _params(model, self.points).items()}
         seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
-        return np.asarray(
-            model.simulate_rows.simulate(self.name, seed, params, of_rows, rows), float
-        )
+        return model.simulate_rows.simulate(self.name, seed, params, of_rows, rows)
 
     def _local(
         self, model: Model, block: Block, groups: BlockGroups, key: Array
