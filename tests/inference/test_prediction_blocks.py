@@ -116,7 +116,7 @@ def test_errors_in_a_block_are_reported(tree):
         log_likelihood=lambda params, rows: -0.5 * jnp.square(rows["y"] - params["mean"]),
         simulate=simulate,
     )
-    with pytest.raises(TaskError, match="new rows could not be simulated .*too large"):
+    with pytest.raises(TaskError, match="new rows could not be simulated"):
         vcmc.predict(tree, failing, {"x": np.arange(9.0)}, progress=False)
 
 
