@@ -62,7 +62,7 @@ def test_fingerprints_tell_rows_apart(tmp_path):
 
 
 def test_what_is_no_stream_of_rows_is_refused():
-    with pytest.raises(TypeError, match="vcmc.LazyRows"):
+    with pytest.raises(TypeError, match=r"vcmc\.LazyRows"):
         RowStream(lambda shard: ROWS)
     grouped = GroupedPartition(vcmc.split(ROWS, 2, groups="y"), "y")
     with pytest.raises(TypeError, match="not split by groups"):

@@ -46,7 +46,7 @@ def test_other_predictions_are_refused(tmp_path):
     with pytest.raises(ValueError, match="holds other predictions: seed differ"):
         other.is_complete()
     (tmp_path / "mine.parquet").write_bytes(b"not Parquet")
-    with pytest.raises(ValueError, match="vcmc.predict did not write it"):
+    with pytest.raises(ValueError, match=r"vcmc\.predict did not write it"):
         PredictionFile(tmp_path / "mine.parquet", ABOUT).is_complete()
 
 
@@ -62,7 +62,7 @@ def test_a_damaged_part_is_named(tmp_path):
         file.write_part(0, part(0))
         (damaged,) = file.folder.glob("*.parquet")
         damaged.write_bytes(damaged.read_bytes()[:-20])
-        with pytest.raises(StoreError, match="0000000.parquet is damaged"):
+        with pytest.raises(StoreError, match=r"0000000\.parquet is damaged"):
             file.finish(1)
 
 
