@@ -205,6 +205,7 @@ def _write(
     """Write predictions to a file part by part, from the first part that it lacks."""
     file = PredictionFile(path, prediction.about(seed))
     if file.is_complete():
+        file.discard_parts()
         return
     with file.writing() as number:
         done = number * prediction.part_blocks

@@ -135,6 +135,10 @@ class PredictionFile:
             assert writer is not None
             writer.close()
             os.replace(new, self.path)
+        self.discard_parts()
+
+    def discard_parts(self) -> None:
+        """Delete the parts, which a process that was killed in the end may have left."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _part(self, number: int) -> Path:
