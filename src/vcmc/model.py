@@ -31,7 +31,10 @@ from .space import Params, Point, Product, Scalar, Space
 LogPrior = Callable[[Params], Scalar]
 LogLikelihood = Callable[..., Float[Array, " row"]]
 """From params and rows, or from params, local params of each row's group, and rows."""
-Simulate = Callable[[Array, Params, Any], Mapping[str, Array]]
+Simulate = Any
+"""From a key, params and rows, or a key, params, local params and rows, to arrays by name; or a
+simulator in Python (`models/host_simulator.py`); None if the model does not say."""
+SimulateLocal = Callable[[Array, Params, Any], Mapping[str, Array]]
 Derived = Callable[[Params], Params]
 
 MAX_CACHED_BYTES = 2**21  # of rows that a core's cache holds; more rows are processed in blocks
@@ -60,7 +63,10 @@ class Model:
             `(params, local, rows)`, with the local values of every row's group.
         groups: the column of rows that says which group a row belongs to.
         simulate: for `predict`, new values for rows: `(key, params, rows)`, with a key of
-            `jax.random`, to arrays by name whose leading axis is that of the rows.
+            `jax.random`, to arrays by name whose leading axis is that of the rows. With groups it
+            is a function of `(key, params, local, rows)`, as `log_likelihood` is.
+        simulate_local: for `predict`, local params of new groups: `(key, params, group)` to arrays
+            by name whose leading axis is that of the groups.
         quadrature: how local parameters are integrated out; by default a closed form where they
             are Gaussian, else Gauss–Hermite or quasi-random nodes.
         renamed: names under which `posterior_draws` returns params and derived quantities, where
@@ -92,9 +98,11 @@ class Model:
         groups: str | None = None,
         group_table: Mapping[str, np.ndarray] | None = None,
         quadrature: AbstractQuadrature | None = None,
-        simulate: Simulate | None = None,
+        simulate: Simulate = None,
+        simulate_local: SimulateLocal | None = None,
     ):
         self.simulate_rows = simulate
+        self.simulate_local = simulate_local
         self.space = Product(space)
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
@@ -129,8 +137,11 @@ class Model:
     local: LocalModel | None = None
     """The local parameters of groups, which are integrated out; None without groups."""
 
-    simulate_rows: Simulate | None = None
+    simulate_rows: Simulate = None
     """Draws new values for rows, for predictions; None if the model does not say how."""
+
+    simulate_local: SimulateLocal | None = None
+    """Draws local params of new groups given params; None if the model does not say how."""
 
     exact_sampler: Any = None
     """The class of the sampler written for this model, if any."""

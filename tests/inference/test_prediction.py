@@ -1,5 +1,9 @@
 """Predictions of new rows, against closed forms and NumPyro."""
 
+import signal
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +14,7 @@ from numpyro.infer import Predictive
 
 import vcmc
 from vcmc.executors import Processes
-from vcmc.inference import pointwise
+from vcmc.inference import prediction
 from vcmc.results.tree import make_tree
 from vcmc.testing.gaussians import varying_means
 
@@ -41,7 +45,7 @@ def test_predictions_are_normal_around_the_regression(
     conjugate, model, tree, max_rows, monkeypatch
 ):
     """Rows are in their order, however they are cut into shards and blocks."""
-    monkeypatch.setattr(pointwise, "MAX_BLOCK_BYTES", 8 * 4000 * max_rows)
+    monkeypatch.setattr(prediction, "MAX_BLOCK_BYTES", 8 * 4000 * max_rows)
     result = vcmc.predict(tree, model, NEW, "y", progress=False)
     mean, covariance = conjugate.posterior()
     sd = np.sqrt(1 + np.einsum("ni,ij,nj->n", NEW["x"], covariance, NEW["x"]))
@@ -112,6 +116,118 @@ def test_rows_may_be_few_split_or_in_files(model, tree, tmp_path):
     for given in (files, vcmc.split(NEW, 4, seed=2)):
         result = vcmc.predict(tree, model, given, "both", progress=False)
         np.testing.assert_allclose(result["mean"], expected["mean"], rtol=1e-12)
+    with pytest.raises(ValueError, match="pass the files that were split"):
+        vcmc.predict(tree, model, files, "y", out=tmp_path / "a.parquet")
+
+
+def write_parquet(path, rows=NEW):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    x = pa.FixedSizeListArray.from_arrays(pa.array(rows["x"].ravel()), 3)
+    pq.write_table(pa.table({"x": x}), path, row_group_size=11)
+    return path
+
+
+def columns_of(path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    return {name: np.array(values) for name, values in pq.read_table(path).to_pydict().items()}
+
+
+@pytest.mark.parametrize("name", ["y", "both"])
+def test_files_hold_exactly_what_is_returned_in_memory(model, tree, name, tmp_path, monkeypatch):
+    """From a Parquet file to another, in parts of two blocks of two or three rows."""
+    monkeypatch.setattr(prediction, "MAX_BLOCK_BYTES", 8 * 4000 * 5)
+    monkeypatch.setattr(prediction, "PART_ROWS", 8)
+    expected = vcmc.predict(tree, model, NEW, name, progress=False)
+    rows = write_parquet(tmp_path / "rows.parquet")
+    out = vcmc.predict(tree, model, rows, name, out=tmp_path / "out.parquet", progress=False)
+    assert out == tmp_path / "out.parquet"
+    columns = columns_of(out)
+    assert list(columns) == list(expected)
+    for key, values in columns.items():
+        np.testing.assert_array_equal(values, expected[key])
+    mapped = vcmc.predict(tree, model, rows, name, progress=False)
+    xr = pytest.importorskip("xarray")
+    xr.testing.assert_identical(mapped, expected)
+
+
+def test_an_interrupted_prediction_goes_on_after_its_last_part(model, tree, tmp_path, monkeypatch):
+    monkeypatch.setattr(prediction, "MAX_BLOCK_BYTES", 8 * 4000 * 2)
+    monkeypatch.setattr(prediction, "PART_ROWS", 4)
+    rows, out = write_parquet(tmp_path / "rows.parquet"), tmp_path / "out.parquet"
+    summarize, sizes = prediction.summarized, []
+
+    def counted(values):
+        sizes.append(len(values))
+        if sum(sizes) > 21:
+            raise KeyboardInterrupt
+        return summarize(values)
+
+    def run(**changes):
+        arguments = {"executor": vcmc.executors.Local(1), "progress": False, **changes}
+        return vcmc.predict(tree, model, rows, "y", out=out, **arguments)
+
+    monkeypatch.setattr(prediction, "summarized", counted)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert not out.exists()
+    with pytest.raises(ValueError, match="parts of other predictions: seed, model differ"):
+        run(seed=3)
+    sizes.clear()
+    monkeypatch.setattr(prediction, "summarized", lambda v: sizes.append(len(v)) or summarize(v))
+    run()
+    assert sum(sizes) == 37 - 20  # five parts of four rows were complete
+    expected = vcmc.predict(tree, model, NEW, "y", progress=False)
+    np.testing.assert_array_equal(columns_of(out)["mean"], expected["mean"])
+    sizes.clear()
+    assert run() == out  # complete: nothing is simulated
+    assert not sizes
+
+
+JOB = """
+import os, signal, sys
+import jax, numpy as np, vcmc
+from vcmc.inference import prediction
+from vcmc.results.prediction_files import PredictionFile
+from vcmc.results.tree import make_tree
+
+prediction.MAX_BLOCK_BYTES, prediction.PART_ROWS = 8 * 50 * 2, 4
+write_part = PredictionFile.write_part
+
+def write_and_die(self, number, columns):
+    write_part(self, number, columns)
+    if number == 2 and sys.argv[1] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+PredictionFile.write_part = write_and_die
+model = vcmc.Model(
+    space={"beta": vcmc.Real(3)},
+    log_prior=lambda params: -0.5 * (params["beta"] ** 2).sum(),
+    log_likelihood=lambda params, rows: -0.5 * (rows["y"] - rows["x"] @ params["beta"]) ** 2,
+    simulate=lambda key, params, rows: {
+        "y": rows["x"] @ params["beta"] + jax.random.normal(key, rows["x"].shape[:1])
+    },
+)
+draws = np.random.default_rng(0).normal(size=(1, 50, 3))
+tree = make_tree({"posterior": {"beta": draws}}, {"num_shards": 1})
+vcmc.predict(tree, model, "rows.parquet", out=sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_resumed_with_the_same_numbers(tmp_path):
+    pytest.importorskip("pyarrow")
+    write_parquet(tmp_path / "rows.parquet")
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    codes = []
+    for word in ("die", "live"):
+        command = [sys.executable, str(script), word, "out.parquet"]
+        codes.append(subprocess.run(command, cwd=tmp_path, check=False).returncode)
+    assert codes == [-signal.SIGKILL, 0]
+    subprocess.run([sys.executable, str(script), "live", "whole.parquet"], cwd=tmp_path, check=True)
+    resumed, whole = (columns_of(tmp_path / name) for name in ("out.parquet", "whole.parquet"))
+    for name, values in whole.items():
+        np.testing.assert_array_equal(resumed[name], values)
 
 
 def test_what_cannot_be_predicted_is_refused(conjugate, model, tree):
@@ -129,8 +245,12 @@ def test_what_cannot_be_predicted_is_refused(conjugate, model, tree):
     with pytest.raises(TypeError, match="with a group 'posterior'"):
         vcmc.predict(make_tree({}, {}), model, NEW, "y")
     grouped = varying_means()
-    with pytest.raises(ValueError, match="not available for models with groups"):
+    with pytest.raises(ValueError, match=r"simulate=lambda key, params, local, rows"):
         vcmc.predict(tree, grouped.model, grouped.rows)
+    with pytest.raises(ValueError, match="leave one of them out"):
+        vcmc.predict(tree, model, NEW, "y", draws=True, out="a.parquet")
+    with pytest.raises(ValueError, match="num_draws must be an integer of at least 1"):
+        vcmc.predict(tree, model, NEW, "y", num_draws=0)
     scalar = vcmc.Model(
         space={"beta": vcmc.Real(3)},
         log_prior=conjugate.model.log_prior,

@@ -19,6 +19,7 @@ from .console import (
     print_text,
 )
 from .loo_command import loo_command
+from .predict_command import predict_command
 
 if TYPE_CHECKING:
     from ..inference.local_tasks import LocalsMode
@@ -42,6 +43,7 @@ def main() -> None:
 
 
 main.add_command(loo_command)
+main.add_command(predict_command)
 
 
 @main.command(epilog=options.examples("demo --out pictures"))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 MARKER = "written-by-vcmc.txt"
-MARKER_TEXT = "vcmc.split wrote this folder, and may delete the files that it wrote here.\n"
+MARKER_TEXT = "vcmc wrote this folder, and may delete the files that it wrote here.\n"
 PREFIX = "vcmc-rows-"  # of the names of temporary folders
 MAX_NAMED_FILES = 3  # in a message
 

@@ -1,41 +1,46 @@
 """The verb `predict`: values of new rows under the posterior, drawn by the model.
 
-New rows are simulated block by block, in the processes that hold them; by default only the mean,
-sd and quantiles of every row are returned.
+New rows are read in their order and simulated block by block. By default only the mean, sd and
+quantiles of every row are returned, or written to a file.
 """
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
 
-from .._runtime import compiled_per_model, limit_programs
-from ..data.cache import ShardCache, Task
+from .._runtime import limit_programs
+from ..data.group_labels import checked_labels
 from ..data.partition import check_seed
+from ..data.row_blocks import RowStream, blocks_of, checked_batches, num_entries
 from ..data.row_order import row_numbers
-from ..data.shard import AbstractPartition
-from ..data.size import rows_size
-from ..density import BATCH_SIZE
-from ..errors import describe
 from ..executors import executor_of
 from ..model import Model
+from ..models.host_simulator import AbstractHostSimulator
 from ..progress import ProgressDisplay, ProgressMode
-from ..space import Point
+from ..results.prediction_files import PredictionFile, check_out
 from .arguments import check_integer, check_model, check_result
 from .assessment import posterior_points
-from .partitioning import as_partition, is_on_disk
-from .pointwise import Pointwise, blocks_of_rows
+from .pointwise import Pointwise
+from .prediction_blocks import Block, BlockWork, as_drawn, map_blocks, summarized
+from .prediction_groups import LocalDraws, identity, local_draws
+from .prediction_trial import Trial, first_rows, try_model
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
 ROW_DIM = "row"
-QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 PREDICTION_STREAM = 4  # of the seed's random numbers; the first ones are those of `infer`
+MAX_BLOCK_BYTES = 2**24  # of values, local draws or rows of a block; copies of it come on top
+PART_ROWS = 2**17  # at least, of a part of a file: what a run that was killed has to repeat
+NUM_TRIAL_DRAWS = 3  # whose values identify a model
 
 
 def predict(
@@ -44,19 +49,25 @@ def predict(
     rows: Any,
     name: str | None = None,
     *,
+    out: str | Path | None = None,
     draws: bool = False,
     num_draws: int | None = None,
     executor: Any = None,
     seed: int = 0,
     progress: ProgressMode = True,
-) -> "Dataset":
+) -> "Dataset | Path":
     """Predict values of new rows: draw them from the model at draws of the posterior.
+
+    Rows of groups that the model was fitted to use their local draws. Local parameters of other
+    groups are drawn from their prior given each draw of the global ones.
 
     Args:
         tree: a result of `infer`, `combine` or `refine`.
-        model: the model, from `from_numpyro`, or with `simulate=`.
+        model: the model, from `from_numpyro` or `from_pymc`, or with `simulate=`.
         rows: new rows, as `infer` takes them; they need not have the column that is predicted.
         name: what to predict, e.g. the observed site "y"; it may be left out if there is only one.
+        out: a Parquet file to write to, e.g. "predictions.parquet". The same call resumes one that
+            was interrupted.
         draws: return all draws, of shape (chain, draw, row, …), in place of their mean, sd and
             quantiles.
         num_draws: number of posterior draws to use, evenly spaced; by default all.
@@ -67,176 +78,208 @@ def predict(
 
     Returns:
         A dataset with the variables `mean`, `sd`, `q05`, `q50` and `q95` along `row`, in the order
-        of the rows; with `draws=True`, with one variable, `name`.
+        of the rows; with `draws=True`, with one variable, `name`. With `out`, the path of the file,
+        whose columns are these variables.
     """
     check_result(tree)
     _check_simulates(model)
     check_seed(seed)
+    stream = RowStream(rows)
+    path = None if out is None else _check_out(out, stream, draws)
     points = posterior_points(tree, model)
-    chains, count = points.shape[:2]
-    if num_draws is not None:
-        check_integer("num_draws", num_draws, 1)
-        points = points[:, _spaced(count, max(1, num_draws // chains))]
-    cache = ShardCache(model, _partition(tree, rows))
+    chosen = _chosen_draws(points.shape, num_draws)
+    points = points[:, chosen]
+    local = local_draws(tree, model, chosen)
+    trial = try_model(model, stream, name, _group_columns(local, stream))
     limit_programs(model)
-    chosen = _check_name(model, cache, points[0, 0], name)
     key = jax.random.fold_in(jax.random.key(seed), PREDICTION_STREAM)
-    work = partial(
-        simulate_shard,
-        points=points.reshape(-1, points.shape[2]),
-        key=np.asarray(jax.random.key_data(key)),
-        name=chosen,
-        reduction=_as_drawn if draws else _summarized,
+    work = BlockWork(
+        points.reshape(-1, points.shape[2]),
+        np.asarray(jax.random.key_data(key)),
+        trial.name,
+        as_drawn if draws else summarized,
     )
-    tasks = [Task((shard,)) for shard in range(cache.num_shards)]
+    prediction = _Prediction(model, stream, local, trial, work)
     with ProgressDisplay(progress) as display:
-        stage = display.stage("predict", None)
-        pool = executor_of(executor)
-        parts = list(pool.map(work, tasks, cache, stage.advance, one_by_one=True))
+        stage = display.stage("predict", stream.num_rows)
+        run = partial(
+            map_blocks, work, model, executor=executor_of(executor), advance=stage.advance
+        )
+        if path is not None:
+            _write(path, prediction, run, stage.advance, seed)
+            stage.finish()
+            return path
+        parts = list(run(prediction.blocks()))
         stage.finish()
-    return _dataset(parts, cache.partition, chosen, points.shape[:2])
+    return _dataset(parts, stream, trial.name, points.shape[:2])
 
 
-def simulate_shard(
-    shard_cache: ShardCache,
-    task: Task,
+@dataclass(frozen=True, eq=False)
+class _Prediction:
+    """New rows, and how they are cut into blocks.
+
+    Attributes:
+        model: the model.
+        stream: the rows.
+        local: local draws of known groups, if the model has groups.
+        trial: what is predicted, and from which columns.
+        work: what is done with a block.
+    """
+
+    model: Model
+    stream: RowStream
+    local: LocalDraws | None
+    trial: Trial
+    work: BlockWork
+
+    @property
+    def block_rows(self) -> int:
+        """The number of rows of a block: as many as memory allows."""
+        numbers = int(np.prod(self.trial.shape))
+        if self.model.local is not None:
+            numbers += sum(int(np.prod(part.shape)) for part in self.model.local.space.values())
+        row_bytes = max(8 * len(self.work.points) * numbers, self.trial.row_bytes)
+        return max(1, MAX_BLOCK_BYTES // row_bytes)
+
+    @property
+    def part_blocks(self) -> int:
+        """The number of blocks of a part of a file."""
+        return max(1, PART_ROWS // self.block_rows)
+
+    def blocks(self, first: int = 0) -> Iterator[Block]:
+        """Yield blocks from the one with this number on."""
+        groups = self.model.local.groups if self.model.local else None
+        raw = blocks_of(checked_batches(self.stream, self.trial.columns, groups), self.block_rows)
+        size = None
+        for number, rows in enumerate(raw):
+            if size is None:  # the only block, if it is not full, is padded less
+                count = num_entries(rows)
+                size = min(self.block_rows, 1 << (count - 1).bit_length())
+            if number >= first:
+                yield self._block(number, rows, size)
+
+    def _block(self, number: int, rows: dict[str, np.ndarray], size: int) -> Block:
+        count = num_entries(rows)
+        groups = None
+        if self.local is not None:
+            labels = rows[self.local.local.groups]
+            groups = self.local.groups(labels, size)
+            rows = {
+                **rows,
+                **self.local.columns(labels),
+                self.local.local.groups: groups.places[:count],
+            }
+        return Block(number, count, {name: _padded(a, size) for name, a in rows.items()}, groups)
+
+    def about(self, seed: int) -> dict[str, Any]:
+        """Return what identifies the prediction, as plain data."""
+        points = np.ascontiguousarray(self.work.points)
+        digest = hashlib.blake2b(points.data, digest_size=16).hexdigest()
+        few = BlockWork(points[:NUM_TRIAL_DRAWS], self.work.key, self.work.name, as_drawn)
+        block = next(self.blocks())
+        if block.groups is not None:
+            known = {name: v[:NUM_TRIAL_DRAWS] for name, v in block.groups.known.items()}
+            block = block._replace(groups=block.groups._replace(known=known))
+        sums = few.values(self.model, block).reshape(len(few.points), -1).sum(axis=1)
+        return {
+            "name": self.trial.name,
+            "seed": int(seed),
+            "draws": [list(points.shape), digest, identity(self.local)],
+            "rows": self.stream.fingerprint(),
+            "model": [f"{value:.10g}" for value in sums],
+            "blocks": [self.block_rows, self.part_blocks],
+        }
+
+
+def _padded(array: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([array, np.repeat(array[:1], size - len(array), axis=0)])
+
+
+def _write(
+    path: Path,
+    prediction: _Prediction,
+    run: Callable[[Iterator[Block]], Iterator[Pointwise]],
     advance: Callable[[int], None],
-    points: Float[np.ndarray, "draw dim"],
-    key: np.ndarray,
-    name: str,
-    reduction: Callable[[np.ndarray], Pointwise],
-) -> Pointwise:
-    """Return the reduced values of one shard's rows; the key is folded by shard and block."""
-    (number,) = task.shards
-    model, shard = shard_cache.model, shard_cache.shard(number)
-    shard_key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(key)), number)
-    shape = jax.eval_shape(
-        lambda point, rows: _simulate(model)(shard_key, model.space.constrain(point), rows)[name],
-        points[0],
-        shard.rows,
-    ).shape
+    seed: int,
+) -> None:
+    """Write predictions to a file part by part, from the first part that it lacks."""
+    file = PredictionFile(path, prediction.about(seed))
+    if file.is_complete():
+        file.discard_parts()
+        return
+    with file.writing() as number:
+        done = number * prediction.part_blocks
+        advance(done * prediction.block_rows)
+        results = run(prediction.blocks(done))
+        while part := list(islice(results, prediction.part_blocks)):
+            file.write_part(number, _joined(part))
+            number += 1
+        file.finish(number)
 
-    def evaluate(size: int, first: np.ndarray) -> Array:
-        block_key = jax.random.fold_in(shard_key, int(first))
-        return _simulated(model, name, size, shard.rows, first, points, block_key)
 
-    parts = []
-    for values in blocks_of_rows(shard, len(points) * int(np.prod(shape[1:])), evaluate):
-        parts.append(reduction(values))
-        advance(len(values))
+def _joined(parts: list[Pointwise]) -> Pointwise:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-@compiled_per_model
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _simulated(
-    model: Model,
-    name: str,
-    size: int,
-    rows: dict[str, Array],
-    first: Int[Array, ""],
-    points: Float[Array, "draw dim"],
-    key: Array,
-) -> Array:
-    block = {
-        column: jax.lax.dynamic_slice_in_dim(array, first, size) for column, array in rows.items()
-    }
-
-    def at_point(point_and_key: tuple[Point, Array]) -> Array:
-        point, point_key = point_and_key
-        return _simulate(model)(point_key, model.space.constrain(point), block)[name]
-
-    keys = jax.random.split(key, len(points))
-    return jax.lax.map(at_point, (points, keys), batch_size=BATCH_SIZE)
+def _group_columns(local: LocalDraws | None, stream: RowStream) -> dict[str, np.ndarray]:
+    """Return the covariates of the first rows' groups, if the model has a table of groups."""
+    if local is None or (labels := first_rows(stream).get(local.local.groups)) is None:
+        return {}
+    return local.columns(checked_labels(labels, f"rows[{local.local.groups!r}]"))
 
 
-def _summarized(values: np.ndarray) -> Pointwise:
-    """Return mean, sd and quantiles over draws, the second axis."""
-    quantiles = np.quantile(values, list(QUANTILES.values()), axis=1)
-    sd = values.std(axis=1, ddof=1) if values.shape[1] > 1 else np.full(values[:, 0].shape, np.nan)
-    return {"mean": values.mean(axis=1), "sd": sd, **dict(zip(QUANTILES, quantiles, strict=True))}
-
-
-def _as_drawn(values: np.ndarray) -> Pointwise:
-    return {"draws": values}
-
-
-def _spaced(total: int, count: int) -> np.ndarray:
-    """Return the numbers of at most `count` evenly spaced draws."""
-    count = min(total, count)
+def _chosen_draws(shape: tuple[int, ...], num_draws: int | None) -> np.ndarray:
+    """Return the numbers of evenly spaced draws of every chain."""
+    num_chains, total = shape[:2]
+    if num_draws is None:
+        return np.arange(total)
+    check_integer("num_draws", num_draws, 1)
+    count = min(total, max(1, num_draws // num_chains))
     return np.arange(count) * total // count
 
 
-def _simulate(model: Model) -> Any:
-    assert model.simulate_rows is not None
-    return model.simulate_rows
+def _check_out(out: Any, stream: RowStream, draws: bool) -> Path:
+    if draws:
+        raise ValueError(
+            "draws=True returns all draws in memory, and out= writes mean, sd and quantiles to a "
+            "file: leave one of them out."
+        )
+    if not stream.is_in_order:
+        raise ValueError(
+            "out= needs rows in their order, and those of vcmc.split(..., folder=...) are "
+            "shuffled: pass the files that were split."
+        )
+    return check_out(out)
 
 
 def _check_simulates(model: Any) -> None:
     check_model(model)
-    if model.local is not None:
-        raise ValueError(
-            "predict is not available for models with groups yet. Draws of local parameters are in "
-            "tree['posterior']: predict from them and the global ones."
-        )
-    if model.simulate_rows is None:
-        raise ValueError(
-            "the model does not say how rows are drawn: write vcmc.Model(..., simulate=lambda key, "
-            'params, rows: {"y": ...}), or use from_numpyro. For PyMC, '
-            "pm.sample_posterior_predictive takes the tree (docs/back.md)."
-        )
-
-
-def _partition(tree: "DataTree", rows: Any) -> AbstractPartition:
-    """Return new rows in shards: as many as the result had, but at most one per row."""
-    num_shards = int(tree.attrs.get("num_shards", 1))
-    if isinstance(rows, AbstractPartition):
-        return rows
-    if not callable(rows) and not is_on_disk(rows):
-        num_shards = min(num_shards, rows_size(rows).num_rows)
-    return as_partition(rows, num_shards, seed=0)
-
-
-def _check_name(model: Model, cache: ShardCache, point: np.ndarray, name: str | None) -> str:
-    """Return what to predict, after a trial on the first shard, which computes nothing."""
-    rows = cache.shard(0).rows
-    try:
-        values = jax.eval_shape(
-            lambda point, rows: dict(
-                _simulate(model)(jax.random.key(0), model.space.constrain(point), rows)
-            ),
-            point,
-            rows,
-        )
-    except Exception as error:  # of the user's function
-        raise ValueError(
-            "rows must have the columns that the model predicts from; it fails on new rows with "
-            f"the columns {sorted(rows)} ({describe(error)})."
-        ) from error
-    if name is None and len(values) == 1:
-        (name,) = values
-    if name is None or name not in values:
-        raise ValueError(f"name must be what the model predicts, {sorted(values)}; got {name!r}.")
-    num_rows = len(next(iter(rows.values())))
-    if values[name].shape[:1] != (num_rows,):
-        raise ValueError(
-            f"simulate must return {name!r} with one entry per row, shape ({num_rows}, …); got "
-            f"{values[name].shape}."
-        )
-    return name
+    simulator = model.simulate_rows
+    if isinstance(simulator, AbstractHostSimulator) and not simulator.names:
+        raise ValueError("the model has no observed variable, so there is nothing to predict.")
+    if simulator is not None:
+        return
+    arguments = "key, params, rows" if model.local is None else "key, params, local, rows"
+    raise ValueError(
+        "the model does not say how rows are drawn: write vcmc.Model(..., simulate=lambda "
+        f'{arguments}: {{"y": ...}}), or use from_numpyro or from_pymc.'
+    )
 
 
 def _dataset(
-    parts: list[Pointwise], partition: AbstractPartition, name: str, counts: tuple[int, ...]
+    parts: list[Pointwise], stream: RowStream, name: str, counts: tuple[int, ...]
 ) -> "Dataset":
     from xarray import Dataset
 
-    sizes = [len(next(iter(part.values()))) for part in parts]
-    order = np.argsort(np.concatenate(row_numbers(partition, sizes)))
-    arrays = {key: np.concatenate([part[key] for part in parts])[order] for key in parts[0]}
-    coords = {ROW_DIM: np.arange(len(order))}
+    arrays = _joined(parts)
+    num_rows = num_entries(arrays)
+    if not stream.is_in_order:
+        numbers = row_numbers(stream.rows, stream.rows.sizes)
+        order = np.argsort(np.fromiter(chain.from_iterable(numbers), int, num_rows))
+        arrays = {key: array[order] for key, array in arrays.items()}
+    coords = {ROW_DIM: np.arange(num_rows)}
     if "draws" in arrays:
-        values = np.moveaxis(arrays["draws"], 1, 0)
+        values: Float[np.ndarray, "draw row *axes"] = np.moveaxis(arrays["draws"], 1, 0)
         values = values.reshape(*counts, *values.shape[1:])
         dims = ["chain", "draw", ROW_DIM, *(f"{name}_dim_{i}" for i in range(values.ndim - 3))]
         return Dataset({name: (dims, values)}, coords)

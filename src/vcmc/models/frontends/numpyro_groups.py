@@ -18,7 +18,7 @@ from ...data.rows import Rows, as_rows, native
 from ...groups.quadrature import AbstractQuadrature
 from ...model import Model
 from ...space import Params, Product, Scalar, Space
-from .checks import example_params
+from .checks import MORE_ROWS, example_params
 from .group_sites import FEW_GROUPS, GroupArguments, GroupRoles, group_roles
 from .group_terms import (
     CheckedGroups,
@@ -29,7 +29,8 @@ from .group_terms import (
     warn_of_omitted_values,
 )
 from .labels import site_labels
-from .sites import Seeded, log_prob, renamed_sites, trace_at
+from .numpyro_predictive import GroupedSiteSimulator
+from .sites import Seeded, log_prob, renamed_sites, sites_on, trace_at
 from .static_indices import with_static_indices
 
 
@@ -78,6 +79,7 @@ def grouped_model(
     whole = _Whole(Seeded(model, {**constants, **groups.count_argument(some.num_groups)}), roles)
     derived = _derived(terms, whole, roles, Product(spaces), some)
     dims, coords = _labels(model, rows, arrays, groups, constants, roles, labels)
+    simulator = _simulator(model, arrays, groups, constants, roles)
     converted = Model(
         spaces,
         terms.log_prior,
@@ -92,9 +94,31 @@ def grouped_model(
         groups=column,
         group_table=table or None,
         quadrature=quadrature,
+        simulate=simulator,
+        simulate_local=simulator.simulate_local,
     )
     check_terms(converted, some, roles.local_latents, whole.log_joint)
     return converted
+
+
+def _simulator(
+    model: Callable[..., Any],
+    arrays: Rows,
+    groups: GroupArguments,
+    constants: Mapping[str, Any],
+    roles: GroupRoles,
+) -> GroupedSiteSimulator:
+    """Return what draws the sites observed by row."""
+    more_rows = sites_on(
+        Seeded(model, {**constants, **groups.constants(FEW_GROUPS)}), arrays, MORE_ROWS
+    )
+    axes = {}
+    for name in roles.observed:
+        sizes = zip(roles.sites[name].shape, more_rows[name].shape, strict=True)
+        axes[name] = next(axis for axis, (few, more) in enumerate(sizes) if few != more)
+    return GroupedSiteSimulator(
+        model, constants, axes, groups.column, groups.number, roles.local_latents
+    )
 
 
 def _total(trace: Mapping[str, Any], names: Any) -> Scalar:

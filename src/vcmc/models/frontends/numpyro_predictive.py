@@ -21,8 +21,8 @@ class SiteSimulator:
     """A function that draws the observed sites given params and rows.
 
     Rows may lack the observed columns, whose arguments are then None, as users of NumPyro write
-    it. Where they have them, the sites are drawn all the same. It is no nested function, as these
-    are pickled with the lock that they refer to.
+    it. Where they have them, the sites are drawn all the same. Columns that are no arguments are
+    ignored. It is no nested function, as these are pickled with the lock that they refer to.
 
     Attributes:
         model: the model.
@@ -34,16 +34,70 @@ class SiteSimulator:
     constants: Mapping[str, Any]
     row_axes: Mapping[str, int]
 
-    def __call__(self, key: Array, params: Params, rows: Rows) -> dict[str, Array]:
+    @property
+    def arguments(self) -> list[str]:
+        """The names of the model's arguments that rows may have."""
         parameters = inspect.signature(self.model).parameters.values()
-        required = [p.name for p in parameters if p.default is p.empty and p.kind not in _VARIABLE]
-        arguments = {**dict.fromkeys(required), **rows, **self.constants}
+        names = [p.name for p in parameters if p.kind not in _VARIABLE]
+        return [name for name in names if name not in self.constants]
+
+    def __call__(self, key: Array, params: Params, rows: Rows) -> dict[str, Array]:
+        return self.values(self.trace(key, params, rows, self.constants))
+
+    def trace(self, key: Array, values: Params, rows: Rows, constants: Any) -> dict[str, Any]:
+        """Run the model with some of its values fixed, and all others drawn."""
+        parameters = inspect.signature(self.model).parameters.values()
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        named = [p.name for p in parameters if p.kind not in _VARIABLE]
+        required = [p.name for p in parameters if p.default is p.empty and p.name in named]
+        given = {name: rows[name] for name in rows if takes_any or name in named}
+        arguments = {**dict.fromkeys(required), **given, **constants}
         seeded = handlers.seed(handlers.uncondition(WithoutSlashes(self.model)), key)
         with TRACE_LOCK:
-            trace = handlers.trace(handlers.substitute(seeded, data=dict(params))).get_trace(
+            return handlers.trace(handlers.substitute(seeded, data=dict(values))).get_trace(
                 **arguments
             )
+
+    def values(self, trace: Mapping[str, Any]) -> dict[str, Array]:
+        """Return the values of the observed sites, with the axis of rows first."""
         return {
             name: jnp.moveaxis(trace[name]["value"], axis, 0)
             for name, axis in self.row_axes.items()
         }
+
+
+@dataclass(frozen=True)
+class GroupedSiteSimulator(SiteSimulator):
+    """Functions that draw observed sites, or local sites, of a model with groups.
+
+    Every row is a group of its own here, as rows are independent given their local parameters.
+
+    Attributes:
+        column: the argument with the number of every row's group.
+        number: the argument with the number of groups, if it has one.
+        local_axes: the axis of groups of each local site.
+    """
+
+    column: str
+    number: str | None
+    local_axes: Mapping[str, int]
+
+    def __call__(  # type: ignore[override]
+        self, key: Array, params: Params, local: Params, rows: Rows
+    ) -> dict[str, Array]:
+        axes = self.local_axes
+        moved = {name: jnp.moveaxis(value, 0, axes[name]) for name, value in local.items()}
+        return self.values(self._trace_rows(key, {**params, **moved}, rows))
+
+    def simulate_local(self, key: Array, params: Params, rows: Rows) -> dict[str, Array]:
+        """Draw local sites of new groups, each with one row."""
+        trace = self._trace_rows(key, params, rows)
+        axes = self.local_axes.items()
+        return {name: jnp.moveaxis(trace[name]["value"], axis, 0) for name, axis in axes}
+
+    def _trace_rows(self, key: Array, values: Params, rows: Rows) -> dict[str, Any]:
+        count = jnp.shape(rows[self.column])[0]
+        constants = {**self.constants, self.column: jnp.arange(count)}
+        if self.number:
+            constants[self.number] = count
+        return self.trace(key, values, rows, constants)

@@ -39,6 +39,7 @@ from .pymc_checks import (
     warn_of_resampling,
 )
 from .pymc_groups import grouped_model
+from .pymc_predictive import GraphSimulator
 from .recognition import recognised_groups
 from .supports import spaces_of
 
@@ -124,7 +125,15 @@ def from_pymc(
     derived = _derived(graph, examples, arrays)
     warn_of_resampling(model)
     dims, coords = _labels(model)
-    return Model(spaces, log_prior, log_likelihood, derived=derived, dims=dims, coords=coords)
+    return Model(
+        spaces,
+        log_prior,
+        log_likelihood,
+        derived=derived,
+        dims=dims,
+        coords=coords,
+        simulate=GraphSimulator(model, arrays),
+    )
 
 
 def is_pymc(model: Any) -> bool:

@@ -33,6 +33,7 @@ from .group_variables import (
     group_variables,
 )
 from .pymc_checks import check_rows, check_variables
+from .pymc_predictive import GraphSimulator
 from .static_indices import with_static_indices
 
 Labels = tuple[dict[str, Any], dict[str, Any]]
@@ -88,6 +89,13 @@ def grouped_model(
         groups=groups,
         group_table=table or None,
         quadrature=quadrature,
+        simulate=GraphSimulator(
+            model,
+            [*arrays, *names],
+            groups,
+            variables.local_latents,
+            variables.group_observed,
+        ),
     )
     check_terms(converted, some, variables.local_latents, terms.log_joint)
     return converted

@@ -1,0 +1,88 @@
+"""The trial on new rows: which columns are used, and rows that do not fit the model."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import vcmc
+from vcmc.data.row_blocks import RowStream
+from vcmc.inference.prediction_trial import try_model
+from vcmc.results.tree import make_tree
+
+
+def regression(x, z, y=None):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    numpyro.sample("y", dist.Normal(x @ beta + z, 1.0), obs=y)
+
+
+ROWS = {"x": np.ones((9, 2)), "z": np.ones(9), "y": np.ones(9)}
+NEW = {"x": np.ones((4, 2)), "z": np.ones(4)}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return vcmc.from_numpyro(regression, ROWS)
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return make_tree({"posterior": {"beta": np.zeros((1, 10, 2))}}, {"num_shards": 1})
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return vcmc.Model(
+        space={"beta": vcmc.Real(2)},
+        log_prior=lambda params: -0.5 * jnp.sum(params["beta"] ** 2),
+        log_likelihood=lambda params, rows: -0.5 * (rows["y"] - rows["x"] @ params["beta"]) ** 2,
+        simulate=lambda key, params, rows: {
+            "y": rows["x"] @ params["beta"] + jax.random.normal(key, rows["x"].shape[:1])
+        },
+    )
+
+
+def test_columns_that_the_model_does_not_use_are_ignored(model, plain, tree):
+    names = np.array(["a", "b", "c", "d"])
+    more = {**NEW, "name": names, "age": np.full(4, np.nan)}
+    for converted in (model, plain):
+        expected = vcmc.predict(tree, converted, NEW, progress=False)
+        result = vcmc.predict(tree, converted, more, progress=False)
+        np.testing.assert_array_equal(result["mean"], expected["mean"])
+    assert try_model(plain, RowStream(more), None, {}).columns == ["x"]
+    assert try_model(model, RowStream(more), None, {}).columns == ["x", "z"]
+
+
+def test_missing_columns_are_named(model, plain, tree):
+    with pytest.raises(ValueError, match=r"columns \['x'\] .*Its other arguments are \['z', 'y'\]"):
+        vcmc.predict(tree, model, {"x": NEW["x"]}, progress=False)
+    with pytest.raises(ValueError, match=r"the columns \['z'\] \(KeyError: 'x'\)"):
+        vcmc.predict(tree, plain, {"z": NEW["z"]}, progress=False)
+
+
+def test_text_in_place_of_numbers_is_refused(model, plain, tree):
+    texts = {**NEW, "x": np.array(["1", "2", "3", "4"])}
+    for converted in (model, plain):
+        with pytest.raises(ValueError, match=r"rows\['x'\] must hold numbers.*got dtype <U1"):
+            vcmc.predict(tree, converted, texts, progress=False)
+
+
+def test_other_shapes_missing_values_and_no_rows_are_refused(model, tree):
+    with pytest.raises(ValueError, match="it fails on new rows with the columns"):
+        vcmc.predict(tree, model, {**NEW, "x": np.ones((4, 3))}, progress=False)
+    with pytest.raises(ValueError, match=r"rows\['z'\] must be finite"):
+        vcmc.predict(tree, model, {**NEW, "z": np.array([1, np.nan, 1, 1])}, progress=False)
+    with pytest.raises(ValueError, match="at least one row"):
+        vcmc.predict(tree, model, {"x": np.ones((0, 2)), "z": np.ones(0)}, progress=False)
+    with pytest.raises(ValueError, match="same number of rows"):
+        vcmc.predict(tree, model, {**NEW, "z": np.ones(5)}, progress=False)
+
+
+def test_names_and_trees_of_other_models_are_refused(model, tree):
+    with pytest.raises(ValueError, match=r"predicts, \['y'\]; got 'sales'"):
+        vcmc.predict(tree, model, NEW, "sales", progress=False)
+    other = make_tree({"posterior": {"beta": np.zeros((1, 10, 3))}}, {"num_shards": 1})
+    with pytest.raises(ValueError, match="the tree is a result of another model"):
+        vcmc.predict(other, model, NEW, progress=False)
