@@ -330,7 +330,7 @@ def test_tables_can_be_searched_and_sorted(browser, path):
     assert browser.execute_script(names) == "beta[0] beta[1] beta[2] scale"
     by_id(browser, "find").send_keys("BETA")
     assert by_id(browser, "count").text == "3 of 4 parameters"
-    browser.find_element("css selector", "#table thead th:nth-child(6) button").click()
+    browser.find_element("css selector", "#table thead th:nth-child(7) button").click()
     assert browser.execute_script(names) == "beta[2] beta[1] beta[0]"
     assert (
         browser.execute_script("return document.querySelectorAll('#table td.flagged').length") == 2

@@ -2,6 +2,7 @@
 
 const CHECK_STEP = 22; // pixels of a line
 const MAX_DRAWN = 60; // lines of a chart; the table has all
+const CHARACTER = 7; // pixels, the widest of an average label
 
 // Write a share; with so many replicates none is told below one of them.
 function share(value, count) {
@@ -47,11 +48,12 @@ function drawCheck(container, check) {
   const extent = Math.min(8, Math.max(...ends(["smallest", "largest", "observed"]).map(Math.abs)));
   const caption = "red or grey: the data; blue: replicates, all and 5–95 %; in sds of replicates " +
     "around their mean. What is farther off than 8 sds is drawn at the edge.";
-  const longest = Math.max(...lines.map((line) => shorten(line.label).length));
-  const left = Math.max(60, 7.5 * longest + 10);
+  const most = Math.floor((0.42 * (container.clientWidth || 640)) / CHARACTER);
+  const short = ({ label }) => (label.length > most ? `${label.slice(0, most - 1)}…` : label);
+  const left = Math.max(60, CHARACTER * Math.max(...lines.map((line) => short(line).length)) + 12);
   const label = `Statistics of ${check.response} among replicated ones`;
   const box = chart(container, lines.length * CHECK_STEP + 50, label, [6, 16, 42, left], caption);
-  const x = horizontalAxis(box, -1.05 * extent, 1.05 * extent, "sds of replicates");
+  const x = horizontalAxis(box, -1.05 * extent, 1.05 * extent, "sds of replicates", 1, 36);
   const at = (value) => x(Math.max(-extent, Math.min(extent, value)));
   lines.forEach((line, k) => {
     const y = box.top + (k + 0.5) * CHECK_STEP;
@@ -71,7 +73,7 @@ function drawCheck(container, check) {
       shape("circle", { class: isExtreme ? "outlier" : "dot", ...dot }),
     );
     const position = { x: box.left - 8, y: y + 4, "text-anchor": "end" };
-    box.svg.append(group, shape("text", position, shorten(line.label)));
+    box.svg.append(group, shape("text", position, short(line)));
   });
 }
 
@@ -99,18 +101,17 @@ function startChecks() {
 
 function looNote(loo) {
   const number = (value) => minus(value.toFixed(1));
-  const unit = loo.unit === "row" ? "row" : `group (${loo.unit})`;
   const units = loo.unit === "row" ? "rows" : `groups (${loo.unit})`;
   const text = `Expected log predictive density (elpd_${loo.kind}) ${number(loo.elpd)}, standard ` +
     `error ${number(loo.se)}; effective number of parameters ${number(loo.p)}; ` +
     `${thousands(loo.numRows)} ${units}, ${thousands(loo.numDraws)} draws. `;
   const verdict = loo.goodK === null ? "" : loo.numBad
-    ? `Pareto k is above ${loo.goodK.toFixed(2)} for ${thousands(loo.numBad)} ${units}: their ` +
+    ? `Pareto k is above ${loo.goodK.toFixed(2)} for ${thousands(loo.numBad)} of them: their ` +
       "terms are unreliable, as the posterior changes much without them. Look at them first. "
     : `Pareto k is below ${loo.goodK.toFixed(2)} for all: the estimate is reliable. `;
   return `${text}${verdict}The table has the ${units} with the largest Pareto k, and those that ` +
-    `the model predicts worst, with the lowest elpd. Numbers count from zero; a ${unit} has one ` +
-    "term.";
+    "the model predicts worst, with the lowest elpd." +
+    (loo.unit === "row" ? " Rows are numbered from zero." : "");
 }
 
 function startLoo() {

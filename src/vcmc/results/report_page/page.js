@@ -93,8 +93,8 @@ function describe(q) {
   if (q.mean === undefined) return `${q.label}: not combined yet.`;
   const [mean, sd, low, high] = [q.mean, q.sd, q.low, q.high].map((value) => format(value, q.sd));
   const errors = q.meanError === undefined ? ""
-    : `; estimated errors: mean ${meanError(q)} sd, sd ${sdError(q)} %, ` +
-      `5 % and 95 % quantiles ${quantileErrors(q)} sd`;
+    : `; estimated errors: mean ${meanError(q)} sd, sd ${sdError(q)} %` +
+      (quantileErrors(q) && `, 5 % and 95 % quantiles ${quantileErrors(q)} sd`);
   return `${q.label}: ${mean} ± ${sd}, 5–95 % from ${low} to ${high}${errors}.`;
 }
 
@@ -115,7 +115,7 @@ function weightsNote(weights) {
     large && `more than ${data.largeWeight} times an equal share for ${large}`,
   ].filter(Boolean).join(", and ");
   return `The weight is ${facts}. That is no error in itself: shards are averaged by matrices, ` +
-    "of which this is the entry for the parameter alone, and they need not add up to one. Where " +
+    "of which this is the entry for the parameter alone, and entries need not add up to one. Where " +
     "parameters are correlated within shards, what one entry adds others take away. A large " +
     "weight also marks a shard with much information on the parameter. The estimated errors above " +
     "say whether the average is right.";
