@@ -35,14 +35,19 @@ def test_wrong_columns_are_refused():
     numbers = {"x": ROWS["x"], "y": ROWS["y"]}
     with pytest.raises(ValueError, match=r"simulates, \['y', 'z'\]; got None"):
         checked(numbers, None)
-    with pytest.raises(ValueError, match=r"values of 'z', one of \['x', 'y'\]; got None"):
-        checked(numbers, "z")
+    with pytest.raises(ValueError, match=r"values of 'z', one of \['w', 'x', 'y'\]; got None"):
+        checked({**numbers, "w": ROWS["y"]}, "z")  # "w" and "y" are not used
     with pytest.raises(ValueError, match=r"shape of rows\['y'\], \(1,\); got \(1, 1\)"):
         checked(numbers, "z", observed="y")
     with pytest.raises(ValueError, match=r"columns \['w', 'y'\] \(KeyError: 'x'\)"):
         checked({"w": ROWS["x"], "y": ROWS["y"]})
     with pytest.raises(ValueError, match=r"one label per row; rows\['v'\] has the shape \(4, 2\)"):
         checked({**numbers, "v": np.ones((4, 2))}, by="v")
+
+
+def test_the_only_column_that_is_not_simulated_from_is_the_response():
+    rows = {"x": ROWS["x"], "count": np.ones((4, 1))}
+    assert checked(rows, "z").response.observed == "count"
 
 
 def test_rows_in_memory_are_told_from_others(tmp_path):

@@ -201,8 +201,12 @@ def test_numpyro_models_are_checked_whatever_their_columns_are_called():
     rate = generator.gamma(1 + rows["count"].sum(), 1 / (1 + size.sum()), size=(1, NUM_DRAWS))
     tree = make_tree({"posterior": {"rate": rate}}, {"num_shards": 2})
     rows["region"] = np.arange(300) % 2  # which the model does not have
-    result = check(tree, numpyro_model, rows, observed="count", by="region", num_draws=NUM_DRAWS)
+    options = {"by": "region", "num_draws": NUM_DRAWS}
+    result = check(tree, numpyro_model, rows, observed="count", **options)
     assert result.response == "obs"
+    del rows["region"]
+    found = check(tree, numpyro_model, rows)  # the model simulates without "count" alone
+    assert found.to_frame().loc["mean", "observed"] == pytest.approx(rows["count"].mean())
     mean, sd = result.to_frame().loc[("mean", "0"), ["mean", "sd"]]
     exposure = size[::2]
     expected = rate.mean() * exposure.mean()

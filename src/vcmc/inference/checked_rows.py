@@ -74,7 +74,10 @@ def checked_rows(
         cache = ShardCache(model, cache.partition)
     shapes = _simulated_shapes(model, columns, point)
     name = checked_name(options.name, shapes)
-    observed = checked_observed(options.observed, name, columns)
+    observed = options.observed
+    if observed is None and name not in columns:
+        observed = _unused_column(model, columns, point, shapes)
+    observed = checked_observed(observed, name, columns)
     if (shape := np.shape(columns[observed])) != shapes[name]:
         raise ValueError(
             f"the model must simulate {name!r} with the shape of rows[{observed!r}], {shape}; got "
@@ -146,6 +149,22 @@ def _simulated_shapes(model: Model, rows: Any, point: np.ndarray) -> dict[str, t
             f"({describe(error)})."
         ) from error
     return {name: array.shape for name, array in values.items()}
+
+
+def _unused_column(
+    model: Model, rows: Any, point: np.ndarray, shapes: dict[str, tuple[int, ...]]
+) -> str | None:
+    """Return the column that the model is fitted to but simulates without, if there is one."""
+    unused = []
+    for column in rows:
+        others = {name: array for name, array in rows.items() if name != column}
+        try:
+            is_unused = _simulated_shapes(model, others, point) == shapes
+        except ValueError:
+            is_unused = False
+        if is_unused and column != GROUP_CODES:
+            unused.append(str(column))
+    return unused[0] if len(unused) == 1 else None
 
 
 def checked_name(name: str | None, known: Any) -> str:

@@ -76,7 +76,8 @@ def posterior_check(
         rows: the rows that the model was fitted to, as `infer` takes them.
         name: what to replicate, e.g. the observed site "y"; it may be left out if there is only
             one.
-        observed: the column with the data's values; by default the one called `name`.
+        observed: the column with the data's values; by default the one called `name`, or the only
+            one that the model simulates its rows without.
         statistics: names among "mean", "sd", "share of zeros", "smallest", "q05", "q50", "q95" and
             "largest", and functions of the array of one data set's values, in the order of the
             rows; or a mapping to them from names of your own. By default all of these names.
