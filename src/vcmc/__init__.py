@@ -26,6 +26,7 @@ from .inference.cross_validation import loo, waic
 from .inference.diagnosis import diagnose
 from .inference.estimates import summary
 from .inference.marginal_likelihood import evidence
+from .inference.model_checking import posterior_check
 from .inference.model_comparison import loo_compare
 from .inference.pipeline import infer
 from .inference.prediction import predict
@@ -44,6 +45,7 @@ from .results.plots import (
     plot_errors,
     plot_forest,
     plot_objective,
+    plot_posterior_check,
     plot_timings,
     plot_weights,
 )
@@ -108,9 +110,11 @@ __all__ = [
     "plot_forest",
     "plot_groups",
     "plot_objective",
+    "plot_posterior_check",
     "plot_shrinkage",
     "plot_timings",
     "plot_weights",
+    "posterior_check",
     "posterior_draws",
     "predict",
     "read_draws",

@@ -122,7 +122,9 @@ def test_an_unknown_command_is_an_error():
     assert "No such command 'dmeo'" in result.output
 
 
-@pytest.mark.parametrize("command", ["run", "combine", "diagnose", "loo", "refine", "report"])
+@pytest.mark.parametrize(
+    "command", ["run", "combine", "diagnose", "loo", "check", "refine", "report"]
+)
 def test_every_command_has_examples_in_its_help(command):
     result = CliRunner().invoke(main, [command, "--help"])
     assert result.exit_code == 0

@@ -5,6 +5,7 @@ import pytest
 
 import vcmc
 from vcmc.results.comparison import Comparison, Entry
+from vcmc.results.posterior_checks import Line, PosteriorCheck
 from vcmc.results.tree import make_tree
 
 NUM_SHARDS = 5
@@ -123,3 +124,12 @@ def test_a_comparison_is_drawn():
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["Consensus"]
     with pytest.raises(TypeError, match=r"must be a Comparison"):
         vcmc.plot_comparison([entry])
+
+
+def test_a_posterior_check_is_plotted():
+    pytest.importorskip("matplotlib")
+    check = PosteriorCheck("y", (Line("mean"),), np.ones(1), np.arange(10.0)[None])
+    (axes,) = vcmc.plot_posterior_check(check).axes
+    assert axes.get_title() == "mean"
+    with pytest.raises(TypeError, match=r"check must be a PosteriorCheck.*got dict"):
+        vcmc.plot_posterior_check({})

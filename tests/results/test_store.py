@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import vcmc
-from vcmc.cli.jobs import write_report
+from vcmc.cli.model_reports import write_report
 from vcmc.results import store
 
 SAMPLER = vcmc.samplers.NUTS(num_warmup=150)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import options
+from .check_command import check_command
 from .console import (
     RESUME_HINT,
     conclude,
@@ -44,6 +45,7 @@ def main() -> None:
 
 main.add_command(loo_command)
 main.add_command(predict_command)
+main.add_command(check_command)
 
 
 @main.command(epilog=options.examples("demo --out pictures"))
@@ -104,6 +106,7 @@ def demo(out: Path, seed: int) -> None:
     is_flag=True,
     help="Refine the combined draws to draws of the full-data posterior.",
 )
+@options.title
 def run(
     model: str,
     data: str,
@@ -120,6 +123,7 @@ def run(
     weights: str | None,
     executor: str,
     refined: bool,
+    title: str | None,
 ) -> None:
     """Sample a model on the rows of a file, in shards.
 
@@ -134,6 +138,7 @@ def run(
     from ..results.group_summaries import describe_groups
     from . import jobs
     from .inputs import GroupNames
+    from .model_reports import write_report
 
     with errors_in_one_line(RESUME_HINT):
         tree = jobs.run_model(
@@ -153,7 +158,7 @@ def run(
             refined=refined,
             command=options.typed_command(),
         )
-        page = jobs.write_report(str(out), None)
+        page = write_report(str(out), None, title)
         conclude(
             stored_diagnosis(tree),
             f"The result is in {out}: vcmc.load({str(out)!r}). The report is in {page}.",
@@ -326,22 +331,45 @@ def refine(
 @main.command(
     epilog=options.examples(
         "report runs/a",
-        "report posterior.nc --out page.html",
+        "report posterior.nc --out page.html --title Wells",
+        "report runs/a --model model.py:model --data rows.parquet",
     )
 )
 @click.argument("result")
 @options.out_file(
     None, "HTML file to write; by default report.html in the run directory, or beside the file."
 )
-def report(result: str, out: Path | None) -> None:
+@options.title
+@options.model
+@options.data
+@options.columns
+@options.groups
+@options.num_groups
+def report(
+    result: str,
+    out: Path | None,
+    title: str | None,
+    model: str | None,
+    data: str | None,
+    columns: Sequence[str],
+    groups: str | None,
+    num_groups: str | None,
+) -> None:
     """Write a report about a result.
 
     RESULT is a run directory or an ArviZ file. The report is one HTML file, which needs no network.
+    With --model and --data it has a posterior check and cross-validation with the worst rows.
     """
-    from . import jobs
+    from .inputs import GroupNames
+    from .model_reports import ModelFiles, write_report
 
+    _check_together(model, data)
     with errors_in_one_line():
-        print_line(f"wrote {jobs.write_report(result, out)}")
+        files = None
+        if model is not None and data is not None:
+            names = GroupNames(groups, num_groups)
+            files = ModelFiles(model, data, options.parse_columns(columns), names)
+        print_line(f"wrote {write_report(result, out, title, files)}")
 
 
 @main.command(

@@ -1,4 +1,4 @@
-"""The jobs behind the commands: run a model, combine files of draws, assess, refine, report.
+"""The jobs behind the commands: run a model, combine files of draws, assess, refine.
 
 Each job takes paths and returns a result.
 """
@@ -28,7 +28,6 @@ from ..results.checked_files import write
 from ..results.draw_files import read_draws, read_tree
 from ..results.draws import named_draws, shapes_of
 from ..results.lock import locked
-from ..results.report_page import report
 from .inputs import (
     NO_GROUPS,
     GroupNames,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 # Files of a run directory that the command line adds
-COMMAND, REPORT, ROWS = "command.txt", "report.html", "rows"
+COMMAND, ROWS = "command.txt", "rows"
 
 
 def run_model(
@@ -244,21 +243,6 @@ def _split_as_before(
     num_shards, seed = int(tree.attrs.get("num_shards", 1)), int(tree.attrs.get("seed", 0))
     folder = Path(path) / ROWS if Path(path).is_dir() else None
     return _split(model, rows, num_shards, seed, columns, folder)
-
-
-def write_report(path: str, out: Path | None) -> Path:
-    """Write the report page of a result; return its path.
-
-    By default it is written into the run directory, or beside the ArviZ file.
-    """
-    result = Path(path)
-    tree = load_result(path)
-    default, command = result.with_suffix(".html"), ""
-    if result.is_dir():
-        default = result / REPORT
-        command_file = result / COMMAND
-        command = command_file.read_text().strip() if command_file.exists() else ""
-    return report(tree, out or default, title=result.absolute().name, command=command)
 
 
 def _check_output(out: Path, *inputs: str) -> None:

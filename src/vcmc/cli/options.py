@@ -92,6 +92,11 @@ weights = click.option(
 )
 
 
+title = click.option(
+    "--title", metavar="TEXT", help="Title of the report; by default the name of the result."
+)
+
+
 spaces = click.option(
     "--space",
     "spaces",

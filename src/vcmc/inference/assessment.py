@@ -18,7 +18,6 @@ from ..diagnostics.sampling_error import DrawSource
 from ..diagnostics.selfcheck import Errors, self_check
 from ..diagnostics.verdict import Diagnosis, Evidence, Level, judge
 from ..errors import warn_doubtful
-from ..linalg.pairing import shard_pairs
 from ..model import Model
 from ..results.tree import draws_by_parameter, make_tree
 from ..target import Target
@@ -249,24 +248,6 @@ def posterior_points(tree: "DataTree", model: Model) -> Points:
             )
     points = np.asarray(to_points(model.space, draws_by_parameter(tree)))
     return points.reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
-
-
-def stored_source(tree: "DataTree") -> DrawSource | None:
-    """Return where the draws of a tree come from, if they were combined from those of shards."""
-    if "paired" not in tree.attrs or "subposterior_ess" not in tree.children:
-        return None
-    if int(tree.attrs["num_shards"]) == 1 or "subposterior" not in tree.children:
-        return None
-    posterior, ess = tree["posterior"].sizes, tree["subposterior_ess"]
-    num_shards, num_draws = int(tree.attrs["num_shards"]), posterior["chain"] * posterior["draw"]
-    counts = tree.attrs.get("draw_counts")
-    if counts is None:
-        sizes = tree["subposterior"].sizes
-        counts = np.full(num_shards, sizes["chain"] * sizes["draw"])
-    by_shard = {str(name): values.to_numpy() for name, values in ess.data_vars.items()}
-    pairs = shard_pairs(counts, num_draws, int(tree.attrs["seed"]))
-    is_paired, uses_target = (bool(tree.attrs[name]) for name in ("paired", "uses_target"))
-    return DrawSource.of_shards(pairs if is_paired else None, by_shard, counts, uses_target)
 
 
 def stored_diagnosis(tree: "DataTree") -> Diagnosis:

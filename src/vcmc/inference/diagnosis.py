@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics.verdict import Diagnosis
 from ..model import Model
+from ..results.effective_draws import stored_source
 from .arguments import check_model_with_rows, check_result
 from .assessment import (
     diagnose_draws,
     posterior_points,
     stored_diagnosis,
-    stored_source,
     text_list,
     weights_of,
 )

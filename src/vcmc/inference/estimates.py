@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from ..diagnostics import convergence
 from ..diagnostics.html_table import html_table
+from ..results.effective_draws import effective_draws, max_effective_draws
 from ..results.group_summaries import LEVELS
 from ..results.quantities import (
     element_labels,
@@ -16,7 +16,6 @@ from ..results.quantities import (
     parameter_array,
     selected_elements,
 )
-from .assessment import stored_source
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -144,8 +143,7 @@ def summary(tree: "DataTree", var_names: Iterable[str] | None = None) -> Summary
         names, var_names = known, [var_names] if isinstance(var_names, str) else list(var_names)
     labels = {name: element_labels(_described_array(tree, name)) for name in names}
     chosen = selected_elements(labels, var_names)
-    source = stored_source(tree)
-    max_ess = np.inf if source is None or source.moment_draws is None else source.moment_draws
+    max_ess = max_effective_draws(tree)
     parts = [
         _estimates(tree, name, [index for index in by_index if (name, index) in chosen], max_ess)
         for name, by_index in labels.items()
@@ -200,9 +198,8 @@ def _statistics(
     flat = draws.reshape(-1, draws.shape[2])
     sd = flat.std(axis=0)
     low, high = np.quantile(flat, [LEVELS["q05"], LEVELS["q95"]], axis=0)
-    ess = np.minimum(convergence.ess(draws[None])[0], min(len(flat), max_ess))
-    ess = np.where(sd > 0, ess, np.nan)  # a constant has no error
-    mcse = np.where(sd > 0, sd / np.sqrt(ess), 0.0)
+    ess = effective_draws(draws, max_ess)
+    mcse = np.where(sd > 0, sd / np.sqrt(ess), 0.0)  # a constant has no error
     return {
         "mean": flat.mean(axis=0),
         "sd": sd,

@@ -11,6 +11,7 @@ import numpy as np
 
 from .comparison import Comparison
 from .figure import new_figure
+from .posterior_checks import PosteriorCheck
 from .quantities import (
     INTERVAL_LEVELS,
     TOLERATED_ERROR,
@@ -242,6 +243,20 @@ def plot_comparison(comparison: Comparison) -> "Figure":
             f"got {type(comparison).__name__}."
         )
     return comparison.plot()
+
+
+def plot_posterior_check(check: PosteriorCheck) -> "Figure":
+    """Plot statistics of replicated data in blue, and those of the data in red.
+
+    Args:
+        check: a result of `posterior_check`.
+    """
+    if not isinstance(check, PosteriorCheck):
+        raise TypeError(
+            "check must be a PosteriorCheck, as vcmc.posterior_check(...) returns it; "
+            f"got {type(check).__name__}."
+        )
+    return check.plot()
 
 
 def _panels(

@@ -7,8 +7,11 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from arviz_stats import ELPDData
+from xarray import DataArray
 
 import vcmc
+from vcmc.results.posterior_checks import Line, PosteriorCheck
 from vcmc.results.tree import make_tree
 
 NUM_SHARDS, FAR = 6, 4
@@ -330,7 +333,7 @@ def test_tables_can_be_searched_and_sorted(browser, path):
     assert browser.execute_script(names) == "beta[0] beta[1] beta[2] scale"
     by_id(browser, "find").send_keys("BETA")
     assert by_id(browser, "count").text == "3 of 4 parameters"
-    browser.find_element("css selector", "#table thead th:nth-child(6) button").click()
+    browser.find_element("css selector", "#table thead th:nth-child(7) button").click()
     assert browser.execute_script(names) == "beta[2] beta[1] beta[0]"
     assert (
         browser.execute_script("return document.querySelectorAll('#table td.flagged').length") == 2
@@ -375,6 +378,92 @@ def test_the_page_prints_on_white_without_controls(browser, path):
     assert not browser.find_element("css selector", "nav").is_displayed()
     pdf = browser.execute_cdp_cmd("Page.printToPDF", {})["data"]
     assert len(pdf) > 20_000
+
+
+OVERLAPS = """
+const boxes = (svg) => [...svg.querySelectorAll("text")].map((text) => [
+  text.textContent, text.getBoundingClientRect(),
+]);
+const overlap = (a, b) => a.left < b.right - 0.5 && b.left < a.right - 0.5 &&
+  a.top < b.bottom - 2 && b.top < a.bottom - 2;
+return [...document.querySelectorAll("svg")].flatMap((svg) => boxes(svg).flatMap(
+  ([text, box], i, all) => [
+    ...all.slice(i + 1).filter(([, other]) => overlap(box, other)).map(([other]) => [text, other]),
+    ...(box.width && (box.left < 0 || box.right > innerWidth) ? [[text, "edge"]] : []),
+  ],
+));
+"""
+
+
+def about_model(num_lines=3):
+    """A check with an extreme statistic, and a cross-validation with an unreliable row."""
+    generator = np.random.default_rng(0)
+    lines = [Line("a statistic of my own", f"district {n} of some town") for n in range(num_lines)]
+    replicated = generator.normal(size=(num_lines, 200))
+    observed = np.append(1e3, np.zeros(num_lines - 1))
+    pareto_k = np.append(np.linspace(0, 0.5, 99), 1.2)
+    elpd = DataArray(-np.linspace(1, 2, 100), {"row": np.arange(100)}, ["row"])
+    loo = ELPDData(
+        "loo", -150.0, 3.0, 2.5, 1000, 100, "log", True, 0.67, elpd, elpd.copy(data=pareto_k)
+    )
+    return {"checks": PosteriorCheck("y", lines, observed, replicated, "district"), "loo": loo}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_labels_do_not_overlap(width, browser, tmp_path):
+    large = make(num_shards=40)
+    for group in ("posterior", "subposterior"):
+        large[group]["beta"].values[...] = 123456789 + 1e7 * large[group]["beta"].values
+    large["optimization"]["objective"].values[...] *= 1e8
+    large.attrs["seconds_combine"] = 123456.0
+    small = make(num_shards=12)
+    for group in ("posterior", "subposterior"):
+        small[group]["beta"].values[...] *= 1e-9
+    for name, tree in {"large": large, "small": small, "groups": grouped(60)}.items():
+        where = vcmc.report(tree, tmp_path / f"{name}.html", **about_model(50))
+        visit(browser, where, width)
+        assert browser.execute_script(OVERLAPS) == [], name
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.slow
+def test_checks_and_cross_validation_have_sections(browser, path, tmp_path):
+    visit(browser, path)
+    for name in ("check", "loo", "check-link", "loo-link"):
+        assert not by_id(browser, name).is_displayed()
+    where = vcmc.report(make(), tmp_path / "a.html", **about_model())
+    visit(browser, where, 390)
+    assert browser.get_log("browser") == []
+    text = by_id(browser, "check").text
+    assert "y by district" in text
+    assert "The data are unlike replicated data in a statistic of my own[district 0" in text
+    assert len(browser.find_elements("css selector", "#check-0 circle.outlier")) == 1
+    flagged = browser.find_elements("css selector", "#check td.flagged")
+    assert [cell.text for cell in flagged] == ["< 0.01"]
+    note = by_id(browser, "loo-note").text
+    assert "(elpd_loo) −150.0, standard error 3.0" in note
+    assert "Pareto k is above 0.67 for 1 of them" in note
+    first = browser.find_element("css selector", "#loo-table tbody tr")
+    assert first.text.split() == ["99", "1.20", "−2.00"]
+
+
+@pytest.mark.slow
+def test_negative_and_large_weights_are_explained(browser, path, tmp_path):
+    visit(browser, path)
+    assert by_id(browser, "weights-note").text == ""
+    tree = make()
+    tree["weights"]["beta"].values[:, 0] = [-0.1, 0.6, 0.1, 0.1, 0.1, 0.2]
+    visit(browser, vcmc.report(tree, tmp_path / "a.html"))
+    note = by_id(browser, "weights-note").text
+    assert "negative for shard 0, and more than 3 times an equal share for shard 1." in note
+    by_id(browser, "next").click()
+    assert by_id(browser, "weights-note").text == ""
+
+
+def test_the_table_has_effective_draws(path):
+    beta = vcmc.summary(make()).to_frame().loc["beta[0]"]
+    assert data_of(path)["quantities"][0]["ess"] == pytest.approx(beta["ess"], rel=1e-4)
 
 
 @pytest.mark.slow

@@ -6,8 +6,16 @@ function ticks(low, high, maxTicks, minStep = 0) {
   const atLeast = Math.max(rough, minStep);
   const round = [1, 2, 5, 10].map((factor) => factor * power);
   const step = round.find((candidate) => candidate >= atLeast) ?? atLeast;
-  const digits = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
-  const label = (value) => minus(value.toFixed(digits).replace(/^-0(\.0*)?$/, "0$1"));
+  const power10 = (value) => Math.floor(Math.log10(value) + 1e-9);
+  const largest = Math.max(Math.abs(low), Math.abs(high));
+  // labels of seven characters or more would overlap, or leave the page
+  const isLong = largest >= 1e5 || step < 1e-4;
+  const exponential = (value) =>
+    value.toExponential(Math.max(0, power10(Math.abs(value)) - power10(step))).replace("e+", "e");
+  const fixed = (value) =>
+    value.toFixed(Math.max(0, -power10(step))).replace(/^-0(\.0*)?$/, "0$1");
+  const label = (value) =>
+    minus(Math.abs(value) < step / 2 ? "0" : isLong ? exponential(value) : fixed(value));
   const values = [];
   const first = Math.ceil(low / step - 1e-9) * step;
   for (let value = first; value <= high + 1e-9 * step; value += step) values.push(value);
@@ -26,11 +34,11 @@ function chart(container, height, label, margins, caption) {
 }
 
 // Add a horizontal axis; return the map from values to positions.
-function horizontalAxis(box, low, high, title, minStep) {
+function horizontalAxis(box, low, high, title, minStep, spacing = 75) {
   const { svg, left, right, bottom } = box;
   const x = (value) => left + ((value - low) / (high - low || 1)) * (right - left);
   svg.append(shape("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }));
-  for (const [value, text] of ticks(low, high, (right - left) / 75, minStep)) {
+  for (const [value, text] of ticks(low, high, (right - left) / spacing, minStep)) {
     const position = { x1: x(value), x2: x(value), y1: bottom, y2: bottom + 4 };
     svg.append(shape("line", { class: "axis", ...position }));
     svg.append(shape("text", { x: x(value), y: bottom + 17, "text-anchor": "middle" }, text));
@@ -116,7 +124,7 @@ function drawForest(quantity) {
     const levels = values.slice(numLevels * k, numLevels * (k + 1));
     box.svg.append(interval(levels, data.shards[k], quantity, x, y(k), step));
     if (quantity.weights && step >= 11) {
-      const weight = (quantity.weights[k] * numShards).toFixed(2);
+      const weight = minus((quantity.weights[k] * numShards).toFixed(2));
       box.svg.append(shape("text", { x: box.right + 8, y: y(k) + 4 }, weight));
     }
   }
@@ -227,6 +235,11 @@ function drawObjective() {
   box.svg.append(shape("path", { class: "combined", d: `M${points(trace.values).join("L")}` }));
 }
 
+function duration(seconds) {
+  if (seconds < 1000) return `${seconds.toFixed(1)} s`;
+  return seconds < 6e4 ? `${(seconds / 60).toFixed(1)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
 function drawStages() {
   const container = byId("stages");
   if (!data.stages.length) return container.replaceChildren();
@@ -240,7 +253,7 @@ function drawStages() {
     box.svg.append(
       shape("text", { x: box.left - 8, y: y + 15, "text-anchor": "end" }, name),
       shape("rect", { class: "bar", x: box.left, width, y: y + 3, height: 16 }),
-      shape("text", { x: x(seconds) + 6, y: y + 15 }, `${seconds.toFixed(1)} s`),
+      shape("text", { x: x(seconds) + 6, y: y + 15 }, duration(seconds)),
     );
   });
 }

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...diagnostics.shards import MAX_RHAT, MIN_ESS, max_rhat, min_ess
+from ..effective_draws import effective_draws_of
 from ..quantities import (
     INTERVAL_LEVELS,
     TOLERATED_ERROR,
@@ -24,6 +25,7 @@ from ..quantities import (
     quantities,
     shard_distances,
 )
+from .check_contents import as_number
 from .group_contents import group_contents
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ MAX_INTERVALS = 40_000  # intervals of shards, over all quantities
 MAX_CURVES = 6_000  # densities of shards, over all quantities
 MAX_ITERATIONS = 500  # points of the objective's curve
 DISTANCE_WEIGHT = 0.1  # a shard at distance 10 ranks like a mean that is 1 sd off
+SMALL_WEIGHT, LARGE_WEIGHT = 0.005, 3  # times an equal share: zero when rounded, and remarkable
 STAGES = ("start", "compile", "sample", "check", "combine", "refine", "diagnose", "locals")
 ERROR_KEYS = {
     "mean_error": "meanError",
@@ -47,6 +50,7 @@ ERROR_KEYS = {
     "q95_error": "q95Error",
     "q95_error_se": "q95ErrorSe",
 }
+LINE_KEYS = {"ess": "ess", **ERROR_KEYS}  # of a line of the table, by group
 Groups = dict[str, dict[str, np.ndarray]]
 
 
@@ -54,7 +58,8 @@ def contents(tree: "DataTree") -> dict[str, Any]:
     """Return the data of all tables and charts, ready for JSON."""
     elements = list(quantities(tree))
     listed = elements[:MAX_QUANTITIES]
-    groups = _error_and_weight_groups(tree)
+    names = {quantity.name for quantity in listed}
+    groups = _error_and_weight_groups(tree) | {"ess": effective_draws_of(tree, names)}
     shards = _shards(tree)
     distances = _distances(tree, elements, len(shards))
     detailed = _detailed(groups, listed, distances, len(shards))
@@ -74,12 +79,14 @@ def contents(tree: "DataTree") -> dict[str, Any]:
         "numDetailed": len(detailed),
         "shards": _with_distances(shards, distances),
         **_shard_bounds(tree),
-        "outlierThreshold": None if threshold is None else _number(threshold),
+        "outlierThreshold": None if threshold is None else as_number(threshold),
         "groups": group_contents(tree),
         "exchangeable": _is_exchangeable(tree),
+        "smallWeight": SMALL_WEIGHT,
+        "largeWeight": LARGE_WEIGHT,
         "objective": _objective(tree),
         "stages": [
-            [name, _number(tree.attrs[f"seconds_{name}"])]
+            [name, as_number(tree.attrs[f"seconds_{name}"])]
             for name in STAGES
             if f"seconds_{name}" in tree.attrs
         ],
@@ -146,11 +153,14 @@ def _line(groups: Groups, quantity: Quantity) -> dict[str, Any]:
     line: dict[str, Any] = {"label": quantity.label}
     if quantity.combined is not None:
         low, _, median, _, high = np.quantile(quantity.combined, INTERVAL_LEVELS)
-        line |= {"mean": _number(quantity.combined.mean()), "sd": _number(quantity.combined.std())}
-        line |= {"low": _number(low), "median": _number(median), "high": _number(high)}
-    for group, key in ERROR_KEYS.items():
+        line |= {
+            "mean": as_number(quantity.combined.mean()),
+            "sd": as_number(quantity.combined.std()),
+        }
+        line |= {"low": as_number(low), "median": as_number(median), "high": as_number(high)}
+    for group, key in LINE_KEYS.items():
         if (value := _element(groups, group, quantity)) is not None:
-            line[key] = _number(value)
+            line[key] = as_number(value)
     return line
 
 
@@ -162,7 +172,7 @@ def _element(groups: Groups, group: str, quantity: Quantity) -> float | None:
 def _charts(groups: Groups, quantity: Quantity, with_curves: bool) -> dict[str, Any]:
     """Return the densities, intervals and weights of one quantity."""
     grid = np.linspace(*density_range(quantity), NUM_GRID_POINTS)
-    charts: dict[str, Any] = {"range": [_number(grid[0], 8), _number(grid[-1], 8)]}
+    charts: dict[str, Any] = {"range": [as_number(grid[0], 8), as_number(grid[-1], 8)]}
     curves = []
     if quantity.combined is not None:
         curves.append(densities(quantity.combined[None], grid))
@@ -172,7 +182,7 @@ def _charts(groups: Groups, quantity: Quantity, with_curves: bool) -> dict[str, 
         if quantity.combined is not None:
             ends = np.quantile(quantity.combined, [INTERVAL_LEVELS[0], INTERVAL_LEVELS[-1]])
             low, high = min(low, ends[0]), max(high, ends[1])
-        charts["forest"] = [_number(low, 8), _number(high, 8)]
+        charts["forest"] = [as_number(low, 8), as_number(high, 8)]
         charts["quantiles"] = _pack((levels - low) / max(high - low, 1e-300), np.uint16)
         if with_curves:
             curves.append(densities(quantity.shards, grid))
@@ -181,7 +191,7 @@ def _charts(groups: Groups, quantity: Quantity, with_curves: bool) -> dict[str, 
         charts["curves"] = _pack(heights / (heights.max() or 1.0), np.uint8)
     if quantity.name in groups["weights"]:
         weights = [shard[quantity.indices] for shard in groups["weights"][quantity.name]]
-        charts["weights"] = [_number(value, 3) for value in weights]
+        charts["weights"] = [as_number(value, 3) for value in weights]
     return charts
 
 
@@ -216,12 +226,14 @@ def _shards(tree: "DataTree") -> list[dict[str, Any]]:
     shards: list[dict[str, Any]] = [{"shard": int(number)} for number in numbers]
     for name, values in columns.items():
         for shard, value in zip(shards, values, strict=False):
-            shard[name] = _number(value)
+            shard[name] = as_number(value)
     if "sample_seconds" in tree.children:
         begin, end = (tree["sample_seconds"][name].to_numpy() for name in ("begin", "end"))
         for shard, begins, ends in zip(shards, begin, end, strict=False):
-            shard["spans"] = [[_number(a), _number(b)] for a, b in zip(begins, ends, strict=True)]
-            shard["seconds"] = _number(float((ends - begins).sum()))
+            shard["spans"] = [
+                [as_number(a), as_number(b)] for a, b in zip(begins, ends, strict=True)
+            ]
+            shard["seconds"] = as_number(float((ends - begins).sum()))
     return shards
 
 
@@ -253,7 +265,10 @@ def _with_distances(
     worst = np.abs(table).argmax(axis=0)
     return [
         shard
-        | {"distance": _number(table[worst[number], number], 3), "distantIn": labels[worst[number]]}
+        | {
+            "distance": as_number(table[worst[number], number], 3),
+            "distantIn": labels[worst[number]],
+        }
         for number, shard in enumerate(shards)
     ]
 
@@ -267,17 +282,8 @@ def _objective(tree: "DataTree") -> dict[str, Any] | None:
     num_points = min(len(objective), MAX_ITERATIONS)
     iterations = np.unique(np.linspace(0, len(objective) - 1, num_points).astype(int))
     return {
-        "last": _number(objective[-1], 8),
+        "last": as_number(objective[-1], 8),
         "iterations": iterations.tolist(),
-        "values": [_number(value) for value in (objective - objective[-1])[iterations]],
-        "errors": [_number(value) for value in error[iterations]],
+        "values": [as_number(value) for value in (objective - objective[-1])[iterations]],
+        "errors": [as_number(value) for value in error[iterations]],
     }
-
-
-def _number(value: Any, digits: int = 5) -> float | int | None:
-    """Round to significant digits; return None for NaN and infinity, which JSON does not have."""
-    value = float(value)
-    if not np.isfinite(value):
-        return None
-    rounded = float(f"{value:.{digits}g}")
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

@@ -35,7 +35,7 @@ function unpack(text, bytes) {
   return Array.from({ length: raw.length / bytes }, (_, i) => integer(i) / largest);
 }
 
-const minus = (text) => text.replace("-", "−");
+const minus = (text) => text.replaceAll("-", "−");
 
 // Format a value to two significant digits of a scale, usually the sd.
 function format(value, unit) {

@@ -31,6 +31,11 @@ const showParameters = table(
     { title: "5 %", key: (q) => q.low, text: (q) => format(q.low, q.sd) },
     { title: "95 %", key: (q) => q.high, text: (q) => format(q.high, q.sd) },
     {
+      title: "effective draws",
+      key: (q) => q.ess,
+      text: (q) => (q.ess === null || q.ess === undefined ? "–" : thousands(Math.round(q.ess))),
+    },
+    {
       title: "error of mean, sd",
       descendingFirst: true,
       key: (q) => Math.abs(q.meanError ?? 0),
@@ -88,9 +93,32 @@ function describe(q) {
   if (q.mean === undefined) return `${q.label}: not combined yet.`;
   const [mean, sd, low, high] = [q.mean, q.sd, q.low, q.high].map((value) => format(value, q.sd));
   const errors = q.meanError === undefined ? ""
-    : `; estimated errors: mean ${meanError(q)} sd, sd ${sdError(q)} %, ` +
-      `5 % and 95 % quantiles ${quantileErrors(q)} sd`;
+    : `; estimated errors: mean ${meanError(q)} sd, sd ${sdError(q)} %` +
+      (quantileErrors(q) && `, 5 % and 95 % quantiles ${quantileErrors(q)} sd`);
   return `${q.label}: ${mean} ± ${sd}, 5–95 % from ${low} to ${high}${errors}.`;
+}
+
+// Explain weights that are negative, or several times those of an equal share.
+function weightsNote(weights) {
+  const relative = weights.map((weight) => weight * weights.length);
+  const listed = (isListed) => {
+    const numbers = relative.flatMap((weight, k) => (isListed(weight) ? [k] : []));
+    const names = numbers.slice(0, 10).map((k) => data.shards[k]?.shard ?? k).join(", ");
+    return numbers.length && `shard${numbers.length > 1 ? "s" : ""} ${names}` +
+      (numbers.length > 10 ? ", …" : "");
+  };
+  const negative = listed((weight) => weight < -data.smallWeight);
+  const large = listed((weight) => weight > data.largeWeight);
+  if (!negative && !large) return "";
+  const facts = [
+    negative && `negative for ${negative}`,
+    large && `more than ${data.largeWeight} times an equal share for ${large}`,
+  ].filter(Boolean).join(", and ");
+  return `The weight is ${facts}. That is no error in itself: shards are averaged by matrices, ` +
+    "of which this is the entry for the parameter alone, and entries need not add up to one. Where " +
+    "parameters are correlated within shards, what one entry adds others take away. A large " +
+    "weight also marks a shard with much information on the parameter. The estimated errors above " +
+    "say whether the average is right.";
 }
 
 function drawSelected() {
@@ -99,6 +127,7 @@ function drawSelected() {
     return;
   }
   byId("about").textContent = describe(selected);
+  byId("weights-note").textContent = weightsNote(selected.weights ?? []);
   drawDensity(selected);
   drawForest(selected);
 }
@@ -106,6 +135,7 @@ function drawSelected() {
 function draw() {
   drawSelected();
   drawGroups();
+  drawChecks();
   drawDistances((label) => select(detailed.find((q) => q.label === label), true));
   drawObjective();
   drawStages();

@@ -5,6 +5,7 @@ import html
 import json
 import os
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,16 @@ import numpy as np
 
 from ..group_summaries import group_sizes
 from ..quantities import local_names
+from .check_contents import check_contents, loo_contents
 from .contents import contents
 
 if TYPE_CHECKING:
+    from arviz_stats import ELPDData
     from xarray import DataTree
 
-SCRIPTS = ("elements.js", "charts.js", "groups.js", "page.js")  # in this order
+    from ..posterior_checks import PosteriorCheck
+
+SCRIPTS = ("elements.js", "charts.js", "groups.js", "checks.js", "page.js")  # in this order
 HIDDEN_ATTRIBUTES = (  # prefixes of attributes that are shown elsewhere, or are internal
     "verdict",
     "warnings",
@@ -38,13 +43,21 @@ SIGNS = {"good": "✓", "doubtful": "?", "poor": "✗", "unknown": "–", "unfin
 
 
 def report(
-    tree: "DataTree", path: str | Path, *, title: str = "Combined posterior", command: str = ""
+    tree: "DataTree",
+    path: str | Path,
+    *,
+    title: str = "Combined posterior",
+    command: str = "",
+    checks: "PosteriorCheck | Sequence[PosteriorCheck]" = (),
+    loo: "ELPDData | None" = None,
 ) -> Path:
     """Write a page about a result: one HTML file below 2 MB, which needs no network.
 
     The page has the verdict, a table of all parameters with their estimated errors, charts and a
     table of the groups if the model has any, the shards against the combined posterior, the shards
-    that disagree, the objective, diagnostics and timings of the shards, and the settings.
+    that disagree, the objective, diagnostics and timings of the shards, and the settings. With
+    `checks` and `loo`, it has sections on the model: whether replicated data are like the data,
+    and how well it predicts rows.
 
     Args:
         tree: a result of `infer`, `combine`, `refine` or `load`.
@@ -52,6 +65,8 @@ def report(
             is overwritten.
         title: the heading.
         command: the command that made the result, shown beside its settings.
+        checks: results of `posterior_check`.
+        loo: a result of `loo`, whose worst rows are listed.
 
     Returns:
         The path.
@@ -61,7 +76,10 @@ def report(
             f"tree must be a result of infer, combine, refine or load; got {type(tree).__name__}."
         )
     path = Path(path)
-    text = page(tree, title, command)
+    if not isinstance(title, str):
+        raise TypeError(f"title must be a text, e.g. title='Wells'; got {title!r}.")
+    about_model = {"checks": check_contents(checks), "loo": loo_contents(loo)}
+    text = page(tree, title, command, about_model)
     if path.exists() and GENERATOR not in _head(path):
         raise OSError(
             f"{path} exists and is not a report of vcmc: it is not overwritten. Delete it, or "
@@ -81,9 +99,9 @@ def report(
     return path
 
 
-def page(tree: "DataTree", title: str, command: str = "") -> str:
-    """Return the HTML of the page."""
-    data = json.dumps(contents(tree), separators=(",", ":"), allow_nan=False)
+def page(tree: "DataTree", title: str, command: str, about_model: dict[str, Any]) -> str:
+    """Return the HTML of the page, with the contents of sections on the model."""
+    data = json.dumps(contents(tree) | about_model, separators=(",", ":"), allow_nan=False)
     level = _level(tree)
     parts = {
         "title": html.escape(title),

@@ -1,0 +1,191 @@
+"""The rows of a posterior check: which column is replicated, and which one has the groups."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..data.cache import ShardCache
+from ..data.rows import NUMBER_KINDS, named_columns
+from ..data.shard import AbstractPartition
+from ..data.size import rows_size
+from ..diagnostics.merged_statistics import Kind
+from ..errors import describe
+from ..model import Model
+from .partitioning import as_partition, is_on_disk
+from .replication import GROUP_CODES, Response, WithoutColumns
+
+
+class CheckOptions(NamedTuple):
+    """What the user asks for.
+
+    Attributes:
+        name: what to replicate, if told.
+        observed: the column with the data's values, if told.
+        by: the column with the groups of rows, if there are any.
+        kinds: the summaries that statistics need.
+        keep_values: whether they need the values themselves.
+    """
+
+    name: str | None
+    observed: str | None
+    by: str | None
+    kinds: tuple[Kind, ...]
+    keep_values: bool
+
+    def response(self, name: str, observed: str, by: str | None) -> Response:
+        """Return what is replicated, its name and columns found."""
+        return Response(name, observed, by, self.kinds, self.keep_values)
+
+
+class CheckedRows(NamedTuple):
+    """Rows in shards, and what the columns are.
+
+    Attributes:
+        cache: the rows and the model that simulates them.
+        response: what is replicated, and what it is compared with.
+        labels: the labels of groups, if their column holds their numbers.
+    """
+
+    cache: ShardCache
+    response: Response
+    labels: np.ndarray | None = None
+
+
+def checked_rows(
+    model: Model,
+    rows: Any,
+    num_shards: int,
+    point: np.ndarray,
+    options: CheckOptions,
+) -> CheckedRows:
+    """Split rows into shards, and find the columns; raise one clear error if there are none."""
+    by = options.by
+    labels, column = None, by
+    if by is not None and is_in_memory(rows):
+        rows, labels = with_group_codes(rows, by)
+        column = GROUP_CODES
+    cache = ShardCache(model, _partition(rows, num_shards))
+    columns = cache.shard(0).rows
+    if column is not None and column not in columns:
+        raise ValueError(f"by must be a column of the rows, {_listed(columns)}; got {by!r}.")
+    if column is not None:
+        model = _unaware(model, columns, point, frozenset([GROUP_CODES]), by)
+        cache = ShardCache(model, cache.partition)
+    shapes = _simulated_shapes(model, columns, point)
+    name = checked_name(options.name, shapes)
+    observed = options.observed
+    if observed is None and name not in columns:
+        observed = _unused_column(model, columns, point, shapes)
+    observed = checked_observed(observed, name, columns)
+    if (shape := np.shape(columns[observed])) != shapes[name]:
+        raise ValueError(
+            f"the model must simulate {name!r} with the shape of rows[{observed!r}], {shape}; got "
+            f"{shapes[name]}."
+        )
+    return CheckedRows(cache, options.response(name, observed, column), labels)
+
+
+def is_in_memory(rows: Any) -> bool:
+    """Return whether rows are arrays or a data frame."""
+    return not (isinstance(rows, AbstractPartition) or callable(rows) or is_on_disk(rows))
+
+
+def _partition(rows: Any, num_shards: int) -> AbstractPartition:
+    """Return rows in shards: as many as the result had, but at most one per row."""
+    if isinstance(rows, AbstractPartition):
+        return rows
+    if is_in_memory(rows):
+        num_shards = min(num_shards, rows_size(rows).num_rows)
+    return as_partition(rows, num_shards, seed=0)
+
+
+def with_group_codes(rows: Any, by: str) -> tuple[dict[str, Any], np.ndarray]:
+    """Return rows in memory with the numbers of their groups, whose labels are of any kind."""
+    columns = dict(named_columns(rows))
+    if by not in columns:
+        raise ValueError(f"by must be a column of the rows, {_listed(columns)}; got {by!r}.")
+    values = np.asarray(columns[by])
+    if values.ndim != 1:
+        raise ValueError(
+            f"by must be a column with one label per row; rows[{by!r}] has the shape "
+            f"{values.shape}."
+        )
+    labels, codes = np.unique(values, return_inverse=True)
+    if values.dtype.kind not in NUMBER_KINDS:
+        del columns[by]
+    return {**columns, GROUP_CODES: codes}, labels
+
+
+def _unaware(
+    model: Model, rows: Any, point: np.ndarray, hidden: frozenset[str], by: str | None
+) -> Model:
+    """Return the model without the numbers of groups, and without their column if it has no use
+    for it.
+    """
+    changed = WithoutColumns.of_model(model, hidden)
+    try:
+        _simulated_shapes(changed, rows, point)
+    except ValueError:
+        return WithoutColumns.of_model(model, hidden | frozenset([str(by)]))
+    return changed
+
+
+def _simulated_shapes(model: Model, rows: Any, point: np.ndarray) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of what the model simulates, after a trial that computes nothing."""
+    simulate = model.simulate_rows
+    assert simulate is not None
+    try:
+        values = jax.eval_shape(
+            lambda point, rows: dict(
+                simulate(jax.random.key(0), model.space.constrain(point), rows)
+            ),
+            point,
+            rows,
+        )
+    except Exception as error:  # of the user's function
+        raise ValueError(
+            f"the model must simulate its rows; it fails on rows with the columns {_listed(rows)} "
+            f"({describe(error)})."
+        ) from error
+    return {name: array.shape for name, array in values.items()}
+
+
+def _unused_column(
+    model: Model, rows: Any, point: np.ndarray, shapes: dict[str, tuple[int, ...]]
+) -> str | None:
+    """Return the column that the model is fitted to but simulates without, if there is one."""
+    unused = []
+    for column in rows:
+        others = {name: array for name, array in rows.items() if name != column}
+        try:
+            is_unused = _simulated_shapes(model, others, point) == shapes
+        except ValueError:
+            is_unused = False
+        if is_unused and column != GROUP_CODES:
+            unused.append(str(column))
+    return unused[0] if len(unused) == 1 else None
+
+
+def checked_name(name: str | None, known: Any) -> str:
+    """Return what to replicate."""
+    if name is None and len(known) == 1:
+        (name,) = known
+    if name is None or name not in known:
+        raise ValueError(f"name must be what the model simulates, {_listed(known)}; got {name!r}.")
+    return str(name)
+
+
+def checked_observed(observed: str | None, name: str, columns: Any) -> str:
+    """Return the column with the data's values: by default the one called like the response."""
+    chosen = name if observed is None else observed
+    if chosen not in columns:
+        raise ValueError(
+            f"observed must be the column of the rows with the data's values of {name!r}, one of "
+            f"{_listed(columns)}; got {observed!r}."
+        )
+    return chosen
+
+
+def _listed(names: Any) -> list[str]:
+    return sorted(str(name) for name in names if name != GROUP_CODES)
