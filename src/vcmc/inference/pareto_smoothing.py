@@ -25,6 +25,8 @@ PRIOR_DRAWS, PRIOR_K = 10, 0.5
 MIN_B_VALUES = 30  # of the average over b, beside the root of the number of draws in the tail
 MIN_B_WEIGHT = 10 * np.finfo(float).eps
 ROWS_AT_ONCE = 64  # whose draws, and whose values of b, a core's cache holds
+SAMPLE_STEP = 10  # one of so many draws suggests which weights may belong to the tail,
+SAMPLE_SDS = 4  # with a margin of so many standard deviations
 FACTORS_PER_LOG = 8  # 1 - b x is between 0.001 and 1e37: a product of so many is a normal number
 MAX_EQUAL = np.sqrt(np.finfo(float).eps)  # relative difference of weights that rounding explains
 
@@ -72,11 +74,13 @@ def _leave_out(log_likelihoods: LogLikelihoods, tail: int) -> LeftOut:
     lowest = log_likelihoods.min(axis=1)
     values = lowest[:, None] - log_likelihoods  # log weights, of which the largest is zero
     body = values.shape[1] - tail
-    values.partition(body - 1, axis=1)
-    log_tail = np.sort(values[:, body:], axis=1).T.copy()
+    log_tail = _largest(values, tail + 1).T.copy()
+    log_cutoff, log_tail = log_tail[0], log_tail[1:]
+    cutoff = np.exp(log_cutoff)
+    smoothed, k = _smoothed(log_tail, cutoff)
     weights = np.exp(values, out=values)
-    smoothed, k = _smoothed(log_tail, weights[:, body - 1].copy())
-    body_sum = weights[:, :body].sum(axis=1)
+    # weights of the tail count as the cutoff, so that no large number is subtracted
+    body_sum = np.minimum(weights, cutoff[:, None]).sum(axis=1) - tail * cutoff
     # the sum of weights times likelihoods is one for each draw of the body
     excess = smoothed - log_tail
     top = np.maximum(excess.max(axis=0), 0.0)
@@ -89,6 +93,27 @@ def _leave_out(log_likelihoods: LogLikelihoods, tail: int) -> LeftOut:
         log_mean[overflows] = logsumexp(log_likelihoods[overflows], axis=1)
         log_mean[overflows] -= np.log(weights.shape[1])
     return LeftOut(elpd, k, log_mean)
+
+
+def _largest(values: LogLikelihoods, count: int) -> Float[np.ndarray, "row count"]:
+    """Return the largest values of each row, in increasing order.
+
+    Few values are above a limit that some of the draws suggest; only they are sorted. The others
+    of a row are not looked at, unless too few are above it.
+    """
+    expected = count / SAMPLE_STEP
+    rank = int(np.ceil(expected + SAMPLE_SDS * np.sqrt(expected)))
+    if 4 * SAMPLE_STEP * rank > values.shape[1]:
+        return np.sort(np.partition(values, -count, axis=1)[:, -count:], axis=1)
+    limits = np.partition(values[:, ::SAMPLE_STEP], -rank, axis=1)[:, -rank]
+    is_above = values >= limits[:, None]
+    counts = is_above.sum(axis=1)
+    above = np.full((len(values), max(count, counts.max())), -np.inf)
+    above[np.arange(above.shape[1]) < counts[:, None]] = values[is_above]
+    above = np.sort(above, axis=1)[:, -count:]
+    for row in np.flatnonzero(counts < count):
+        above[row] = np.sort(values[row])[-count:]
+    return above
 
 
 def _smoothed(log_tail: Tails, cutoff: Rows) -> tuple[Tails, Rows]:

@@ -25,7 +25,7 @@ from ..model import Model, Modes
 from ..space import Point
 from ..target import Target
 
-MAX_BLOCK_BYTES = 2**25  # of log likelihoods, and of rows, that are in memory at once
+MAX_BLOCK_BYTES = 2**24  # of log likelihoods, or of rows; larger arrays get new memory every time
 
 Pointwise = dict[str, np.ndarray]
 Reduction = Callable[[Float[np.ndarray, "row draw"]], Pointwise]
