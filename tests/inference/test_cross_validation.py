@@ -186,6 +186,40 @@ def test_rows_with_a_large_k_are_named(conjugate):
         assert vcmc.waic(tree, conjugate.model, changed.rows, progress=False).warning
 
 
+def exact_without(conjugate, row):
+    """Return the log predictive density of a row given all others, in closed form."""
+    x, y = (np.delete(conjugate.rows[name], row, axis=0) for name in ("x", "y"))
+    mean, covariance = conjugate._replace(rows={"x": x, "y": y}).posterior()
+    x_row, y_row = conjugate.rows["x"][row], conjugate.rows["y"][row]
+    sd = np.sqrt(1 + x_row @ covariance @ x_row)
+    return norm.logpdf(y_row, x_row @ mean, sd) + LOG_TWO_PI / 2
+
+
+@pytest.mark.parametrize("size", [5.0, 30.0])
+def test_moment_matching_leaves_an_outlier_out_as_its_closed_form(conjugate, size):
+    """Without the row the mean is up to 20 sds away, and the variance along it up to 8 times."""
+    x, y = (conjugate.rows[name].copy() for name in ("x", "y"))
+    x[123], y[123] = size, 3 * size + 20.0
+    changed = conjugate._replace(rows={"x": x, "y": y})
+    tree = exact_tree(changed)
+    arguments = tree, conjugate.model, changed.rows
+    with pytest.warns(vcmc.DoubtfulWarning, match=r"loo\(\.\.\., moment_matching=True\)"):
+        plain = vcmc.loo(*arguments, progress=False)
+    result = vcmc.loo(*arguments, moment_matching=True, progress=False)
+    assert not result.warning
+    assert float(result.pareto_k[123]) < 0.7
+    exact = exact_without(changed, 123)
+    error = abs(float(result.elpd_i[123]) - exact)
+    print(size, float(plain.pareto_k[123]), float(plain.elpd_i[123]), float(result.elpd_i[123]), exact, float(result.pareto_k[123]))
+    assert error < 0.1
+    assert error < abs(float(plain.elpd_i[123]) - exact) / 4
+    others = np.arange(len(y)) != 123
+    np.testing.assert_array_equal(result.elpd_i[others], plain.elpd_i[others])
+    assert result.elpd == pytest.approx(float(result.elpd_i.sum()), rel=1e-12)
+    difference = float(result.elpd_i[123] - plain.elpd_i[123])
+    assert result.p - plain.p == pytest.approx(-difference, rel=1e-6)
+
+
 def group_log_marginals(rows, draws):
     """Log marginal likelihoods in closed form: rows of a group are normal, and correlated."""
     columns = []

@@ -163,3 +163,21 @@ def _mean_logs(
         terms = np.log1p(-b[:, None, overflows] * excesses[:, overflows])
         total[:, overflows] = terms.mean(axis=1)
     return total
+
+
+def smooth_weights(
+    log_weights: Float[np.ndarray, " draw"], relative_efficiency: float
+) -> tuple[Float[np.ndarray, " draw"], float]:
+    """Return smoothed log weights of draws, which sum to one, and Pareto's k.
+
+    Args:
+        log_weights: log weights, not normalized; minus infinity is no weight.
+        relative_efficiency: effective draws per draw.
+    """
+    tail = num_tail(len(log_weights), relative_efficiency)
+    values = log_weights - log_weights.max()
+    order = np.argsort(values)[-tail - 1 :]
+    with np.errstate(all="ignore"):
+        smoothed, k = _smoothed(values[order[1:], None], np.exp(values[order[:1]]))
+    values[order[1:]] = smoothed[:, 0]
+    return values - logsumexp(values), float(k[0])

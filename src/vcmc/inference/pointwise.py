@@ -86,6 +86,51 @@ def reduce_shard(
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+class Unit(NamedTuple):
+    """A row, or group, of a shard: its position among those that are no padding."""
+
+    shard: int
+    position: int
+
+
+def unit_log_likelihoods(
+    target: Target, unit: Unit, points: Float[np.ndarray, "draw dim"]
+) -> Float[np.ndarray, " draw"]:
+    """Return the log likelihoods of one row, or group, at some points."""
+    executor = cast(AbstractExecutor, target.executor)
+    work = partial(_of_unit, points=points, position=unit.position)
+    (values,) = executor.map(work, [Task((unit.shard,))], target.shard_cache)
+    return np.asarray(values)
+
+
+def _of_unit(
+    shard_cache: ShardCache,
+    task: Task,
+    advance: Callable[[int], None],
+    points: Float[np.ndarray, "draw dim"],
+    position: int,
+) -> Float[np.ndarray, " draw"]:
+    del advance
+    model, shard = shard_cache.model, shard_cache.shard(task.shards[0])
+    if model.local is None:
+        first = int(np.flatnonzero(np.asarray(shard.weights) > 0)[position])
+        block = RowBlock(first, 1, np.ones(1, bool))
+        return _log_likelihoods(model, shard, block, _batches_of_points(points), len(points))[0]
+    for group_block in group_blocks(shard, _max_groups(points)):
+        assert group_block.groups is not None
+        is_group = np.asarray(group_block.groups.weights) > 0
+        if position < is_group.sum():
+            break
+        position -= is_group.sum()
+    number = int(np.flatnonzero(is_group)[position])
+    return np.asarray(_group_log_marginals(model, group_block, jnp.asarray(points)))[:, number]
+
+
+def _max_groups(points: Float[np.ndarray, "draw dim"]) -> int:
+    """Return the largest number of groups of a block."""
+    return max(1, MAX_BLOCK_BYTES // (8 * len(points)))
+
+
 def _batches_of_points(points: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "batch 32 dim"]:
     """Return draws in batches; the last one is filled up with copies of the last draw."""
     padding = -len(points) % BATCH_SIZE
@@ -178,7 +223,7 @@ def _group_blocks(
     model: Model, shard: Shard, points: Float[np.ndarray, "draw dim"]
 ) -> Iterator[Float[np.ndarray, "group draw"]]:
     """Yield the log marginal likelihoods of blocks of groups, local parameters integrated out."""
-    for block in group_blocks(shard, max(1, MAX_BLOCK_BYTES // (8 * len(points)))):
+    for block in group_blocks(shard, _max_groups(points)):
         assert block.groups is not None
         values = _group_log_marginals(model, block, jnp.asarray(points))
         is_group = np.asarray(block.groups.weights) > 0
