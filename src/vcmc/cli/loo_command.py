@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 @click.argument("model", metavar="FILE.PY:NAME")
 @click.argument("data")
 @click.option("--num-draws", type=int, metavar="N", help="Posterior draws to use; all if left out.")
-@click.option(
-    "--moment-matching", is_flag=True, help="Move the draws where Pareto's k is large."
-)
+@click.option("--moment-matching", is_flag=True, help="Move the draws where Pareto's k is large.")
 @options.columns
 @options.groups
 @options.num_groups

@@ -101,7 +101,7 @@ def _match(
         for number in bad:
             unit = Unit(*units[:, number].tolist())
             log_likelihood = partial(unit_log_likelihoods, target, unit)
-            elpd, new_k, log_mean = match_moments(posterior, log_likelihood, good_k)
+            elpd, new_k, log_mean = match_moments(posterior, log_likelihood)
             if new_k < k[number]:
                 for name, value in ((ELPD, elpd), (PARETO_K, new_k), (EFFECTIVE, log_mean - elpd)):
                     terms[name][number] = value

@@ -22,7 +22,8 @@ from scipy.special import logsumexp
 from ..target import Target
 from .pareto_smoothing import smooth_weights
 
-MAX_ROUNDS = 30  # accepted maps; an outlier at ten sds takes about ten
+MAX_ROUNDS = 50  # accepted maps; a mean that is a hundred sds away takes about forty
+GOAL_K = 0.4  # at which to stop: k of the mixture may be somewhat larger, and is to be below 0.7
 
 Points = Float[np.ndarray, "draw dim"]
 Draws = Float[np.ndarray, " draw"]
@@ -93,19 +94,18 @@ class _Moved(NamedTuple):
     k: float
 
 
-def match_moments(posterior: Posterior, log_likelihood: LogDensity, good_k: float) -> Matched:
+def match_moments(posterior: Posterior, log_likelihood: LogDensity) -> Matched:
     """Leave out one row, or group, whose weights of the draws have a large k.
 
     Args:
         posterior: the full posterior.
         log_likelihood: returns the log likelihoods of the row.
-        good_k: Pareto's k at which to stop.
     """
     dim = posterior.points.shape[1]
     with np.errstate(all="ignore"):
         moved = _moved(posterior, log_likelihood, _Map(np.eye(dim), np.zeros(dim)))
         for _ in range(MAX_ROUNDS):
-            if moved.k <= good_k:
+            if moved.k <= GOAL_K:
                 break
             trials = (_moved(posterior, log_likelihood, trial) for trial in _trials(moved))
             better = next((trial for trial in trials if trial.k < moved.k), None)
