@@ -27,7 +27,7 @@ from vcmc._runtime import num_cores
 from vcmc.results.tree import make_tree
 
 sys.path.insert(0, str(Path(__file__).parent))
-from timing import say  # noqa: E402
+from timing import say
 
 DIM = 50
 BLOCK_ROWS, BATCH_SIZE = 800, 32  # of the pass
