@@ -120,11 +120,13 @@ def main() -> None:
     few = {name: array[: 2 * BLOCK_ROWS] for name, array in rows.items()}
     one_pass(few, draws)  # compile
     vcmc.loo(tree, MODEL, few, progress=False)
+    passes = [timed(partial(one_pass, rows, draws))]
     before = resident_bytes()
     with PeakMemory() as memory:
         loo = timed(partial(vcmc.loo, tree, MODEL, rows, progress=False))
     beyond = memory.peak - before
-    evaluation = timed(partial(one_pass, rows, draws))
+    passes.append(timed(partial(one_pass, rows, draws)))  # another: the machine may be busy
+    evaluation = np.mean(passes, axis=0)
     say(f"{arguments.rows} rows, {arguments.draws} draws, {arguments.shards} shards")
     say(f"one pass:  {evaluation[0]:8.2f} s, {evaluation[1]:8.2f} processor seconds")
     say(f"vcmc.loo:  {loo[0]:8.2f} s, {loo[1]:8.2f} processor seconds")
