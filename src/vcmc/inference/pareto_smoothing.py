@@ -149,13 +149,13 @@ def _mean_logs(
     b: Float[np.ndarray, "value row"], excesses: Tails
 ) -> Float[np.ndarray, "value row"]:
     """Return the means of log(1 - b x) over the tail, from logarithms of products of factors."""
-    total, factor, product = np.zeros_like(b), np.empty_like(b), np.empty_like(b)
+    total = np.zeros_like(b)
+    # few calls of long loops, in which other threads may run
+    factors = np.empty((FACTORS_PER_LOG, *b.shape))
     for first in range(0, len(excesses), FACTORS_PER_LOG):
-        product[:] = 1.0
-        for excess in excesses[first : first + FACTORS_PER_LOG]:
-            np.multiply(b, excess, out=factor)
-            np.subtract(1.0, factor, out=factor)
-            np.multiply(product, factor, out=product)
+        group = excesses[first : first + FACTORS_PER_LOG, None]
+        part = np.multiply(b, group, out=factors[: len(group)])
+        product = np.multiply.reduce(np.subtract(1.0, part, out=part), axis=0)
         total += np.log(product, out=product)
     total /= len(excesses)
     overflows = ~np.isfinite(total).all(axis=0)
