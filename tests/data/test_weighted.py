@@ -74,6 +74,28 @@ def test_integer_weights_equal_repeated_rows(kind, model, tmp_path):
     np.testing.assert_allclose(scores, expected_scores, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("num_shards", [1, 2, 4])
+def test_integer_weights_equal_repeated_rows_bit_for_bit_where_sums_are_exact(num_shards):
+    """Sums of multiples of 1/32 do not depend on their order: nothing else may differ."""
+    model = vcmc.Model(
+        space={"mean": vcmc.Real(), "slope": vcmc.Real()},
+        log_prior=lambda params: -0.5 * (params["mean"] ** 2 + params["slope"] ** 2),
+        log_likelihood=lambda params, rows: (
+            -0.5 * (rows["x"] - params["mean"] - params["slope"] * rows["z"]) ** 2
+        ),
+    )
+    generator = np.random.default_rng(4)
+    rows = {name: generator.integers(-8, 8, size=120) / 4 for name in ("x", "z")}
+    points = jnp.asarray(generator.integers(-8, 8, size=(5, 2)) / 4)
+    repeats = {name: np.repeat(array, COUNTS) for name, array in rows.items()}
+    results = []
+    for given, weights in ((rows | {"w": COUNTS}, "w"), (repeats, None)):
+        partition = as_partition(given, num_shards, 0, weights=weights)
+        results.append(Target(model, partition, Local())(points))
+    for weighted_values, repeated_values in zip(*results, strict=True):
+        np.testing.assert_array_equal(weighted_values, repeated_values)
+
+
 @pytest.mark.parametrize("model", [PLAIN, GROUPED], ids=["plain", "groups"])
 def test_weights_of_one_change_nothing(model):
     values, scores = log_densities(model, rows_with(w=np.ones(120)), weights="w")

@@ -186,6 +186,73 @@ def test_rows_with_a_large_k_are_named(conjugate):
         assert vcmc.waic(tree, conjugate.model, changed.rows, progress=False).warning
 
 
+def exact_without(conjugate, row):
+    """Return the log predictive density of a row given all others, in closed form."""
+    x, y = (np.delete(conjugate.rows[name], row, axis=0) for name in ("x", "y"))
+    mean, covariance = conjugate._replace(rows={"x": x, "y": y}).posterior()
+    x_row, y_row = conjugate.rows["x"][row], conjugate.rows["y"][row]
+    sd = np.sqrt(1 + x_row @ covariance @ x_row)
+    return norm.logpdf(y_row, x_row @ mean, sd) + LOG_TWO_PI / 2
+
+
+@pytest.mark.parametrize("size", [5.0, 30.0])
+def test_moment_matching_leaves_an_outlier_out_as_its_closed_form(conjugate, size):
+    """The mean moves by some sds without the row, and the variance along it grows."""
+    x, y = (conjugate.rows[name].copy() for name in ("x", "y"))
+    x[123] = size
+    y[123] = x[123] @ conjugate.posterior().mean + 30
+    changed = conjugate._replace(rows={"x": x, "y": y})
+    arguments = exact_tree(changed), conjugate.model, changed.rows
+    with pytest.warns(vcmc.DoubtfulWarning, match=r"loo\(\.\.\., moment_matching=True\)"):
+        plain = vcmc.loo(*arguments, progress=False)
+    result = vcmc.loo(*arguments, moment_matching=True, progress=False)
+    assert not result.warning
+    assert float(result.pareto_k[123]) < result.good_k
+    exact = exact_without(changed, 123)
+    # weights have an sd of about 1, so that the estimate's is about sqrt(2 / 4000) = 0.022
+    assert float(result.elpd_i[123]) == pytest.approx(exact, abs=0.09)
+    assert abs(float(plain.elpd_i[123]) - exact) > 0.5
+    others = np.arange(len(y)) != 123
+    np.testing.assert_array_equal(result.elpd_i[others], plain.elpd_i[others])
+    difference = float(result.elpd_i[123] - plain.elpd_i[123])
+    assert result.elpd - plain.elpd == pytest.approx(difference, rel=1e-6)
+    assert result.p - plain.p == pytest.approx(-difference, rel=1e-6)
+
+
+def test_moment_matching_moves_draws_of_groups():
+    """Means of groups are normal around mu, whose posterior is normal, too."""
+    sizes, rng = np.full(12, 5), np.random.default_rng(3)
+    label = np.repeat(np.arange(12), sizes)
+    y = rng.normal(size=12)[label] + rng.normal(size=60)
+    y[label == 7] += 14.0
+    model = vcmc.Model(
+        space={"mu": vcmc.Real()},
+        log_prior=lambda params: dist.Normal(0, 10).log_prob(params["mu"]),
+        local_space={"alpha": vcmc.Real()},
+        log_local_prior=lambda params, local, group: dist.Normal(params["mu"], 1).log_prob(
+            local["alpha"]
+        ),
+        log_likelihood=lambda params, local, rows: dist.Normal(local["alpha"], 1).log_prob(
+            rows["y"]
+        ),
+        groups="label",
+    )
+    covariance = np.eye(60) + (label[:, None] == label) + 100.0
+    inverse = np.linalg.inv(covariance - 100.0)
+    precision = inverse.sum() + 0.01
+    draws = rng.normal(inverse.sum(axis=0) @ y / precision, precision**-0.5, size=(1, 4000))
+    tree = make_tree({"posterior": {"mu": draws}}, {"num_shards": 3})
+    rows = {"label": label, "y": y}
+    with pytest.warns(vcmc.DoubtfulWarning, match=r"groups of 'label' \(7 \(k = "):
+        vcmc.loo(tree, model, rows, progress=False)
+    result = vcmc.loo(tree, model, rows, moment_matching=True, progress=False)
+    assert not result.warning
+    others = label != 7
+    without = multivariate_normal.logpdf(y[others], np.zeros(55), covariance[others][:, others])
+    exact = multivariate_normal.logpdf(y, np.zeros(60), covariance) - without
+    assert float(result.elpd_i[7]) == pytest.approx(exact, abs=0.09)
+
+
 def group_log_marginals(rows, draws):
     """Log marginal likelihoods in closed form: rows of a group are normal, and correlated."""
     columns = []

@@ -219,6 +219,7 @@ def leave_one_out(
     names: GroupNames = NO_GROUPS,
     *,
     num_draws: int | None = None,
+    moment_matching: bool = False,
     executor: str = "local",
 ) -> "ELPDData":
     """Assess a result by leave-one-out cross-validation on the rows of a data file."""
@@ -228,7 +229,13 @@ def leave_one_out(
     pool = parse_executor(executor)
     try:
         return loo(
-            tree, loaded_model, partition, num_draws=num_draws, executor=pool, progress="lines"
+            tree,
+            loaded_model,
+            partition,
+            num_draws=num_draws,
+            moment_matching=moment_matching,
+            executor=pool,
+            progress="lines",
         )
     finally:
         pool.close()

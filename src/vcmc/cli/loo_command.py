@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.argument("model", metavar="FILE.PY:NAME")
 @click.argument("data")
 @click.option("--num-draws", type=int, metavar="N", help="Posterior draws to use; all if left out.")
+@click.option("--moment-matching", is_flag=True, help="Move the draws where Pareto's k is large.")
 @options.columns
 @options.groups
 @options.num_groups
@@ -34,6 +35,7 @@ def loo_command(
     model: str,
     data: str,
     num_draws: int | None,
+    moment_matching: bool,
     columns: Sequence[str],
     groups: str | None,
     num_groups: str | None,
@@ -59,6 +61,7 @@ def loo_command(
             options.parse_columns(columns),
             GroupNames(groups, num_groups),
             num_draws=num_draws,
+            moment_matching=moment_matching,
             executor=executor,
         )
         doubts = [warning for warning in caught if issubclass(warning.category, UserWarning)]

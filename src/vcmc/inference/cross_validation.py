@@ -3,10 +3,11 @@
 The terms of all rows are computed where the rows are; results are ArviZ's own.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..data.files import FilePartition
 from ..data.grouped import GroupedPartition
@@ -18,7 +19,8 @@ from ..progress import ProgressDisplay, ProgressMode
 from ..target import Target
 from .arguments import check_integer, check_model, check_result
 from .assessment import ROW_WEIGHTS, posterior_points
-from .pointwise import Pointwise, Reduction, pointwise
+from .moment_matching import Posterior, full_posterior, match_moments
+from .pointwise import Pointwise, Reduction, Unit, pointwise, unit_log_likelihoods
 from .predictive_terms import EFFECTIVE, ELPD, MIN_LOO_DRAWS, PARETO_K, LooTerms, waic_terms
 from .preparation import result_target
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from xarray import DataArray, DataTree
 
 ROW_DIM = "row"
+MAX_MATCHED = 100  # rows or groups whose moments are matched, those with the largest k
 MAX_NAMED = 5  # rows or groups in a message
 MIN_ESS_DRAWS = 4  # of each chain, for ArviZ's effective draws
 MAX_GOOD_K = 0.7  # of Pareto distributions; lower with fewer than 2154 draws (Vehtari et al. 2024)
@@ -41,6 +44,7 @@ def loo(
     rows: Any,
     *,
     num_draws: int | None = None,
+    moment_matching: bool = False,
     executor: Any = None,
     progress: ProgressMode = True,
 ) -> "ELPDData":
@@ -55,6 +59,8 @@ def loo(
         model: the model, whose log likelihoods are normalized.
         rows: the rows that the model was fitted to, as `infer` takes them.
         num_draws: number of posterior draws to use, evenly spaced; by default all.
+        moment_matching: where Pareto's k is large, move the draws to the posterior without the
+            row (or group), which takes some evaluations of the full-data log density for each.
         executor: where log likelihoods are evaluated; by default `executors.Local()`.
         progress: show progress if standard error is a terminal; "lines" prints plain lines
             elsewhere.
@@ -66,13 +72,41 @@ def loo(
     """
     target, draws = _target_and_draws(tree, model, rows, num_draws, executor)
     draws_used = draws.shape[0] * draws.shape[1]
-    reduction = LooTerms(_relative_efficiency(tree, target.model, draws))
-    terms = _terms("leave one out", target, draws, reduction, progress)
+    efficiency = _relative_efficiency(tree, target.model, draws)
+    terms, units = _terms("leave one out", target, draws, LooTerms(efficiency), progress)
     good_k = min(1 - 1 / np.log10(draws_used), MAX_GOOD_K)
+    if moment_matching and (terms[PARETO_K] > good_k).any():
+        posterior = full_posterior(target, draws.reshape(-1, draws.shape[2]), efficiency)
+        _match(terms, units, target, posterior, good_k, progress)
     is_bad = terms[PARETO_K].to_numpy() > good_k
     if is_bad.any():
-        warn_user(_bad_k_message(terms[PARETO_K], good_k), DoubtfulWarning)
+        warn_user(_bad_k_message(terms[PARETO_K], good_k, moment_matching), DoubtfulWarning)
     return _elpd_data("loo", terms, draws_used, bool(is_bad.any()), good_k)
+
+
+def _match(
+    terms: "dict[str, DataArray]",
+    units: Int[np.ndarray, "2 unit"],
+    target: Target,
+    posterior: Posterior,
+    good_k: float,
+    progress: ProgressMode,
+) -> None:
+    """Replace the terms of rows, or groups, with the largest k."""
+    k = terms[PARETO_K].to_numpy()
+    bad = np.flatnonzero(k > good_k)
+    bad = bad[np.argsort(-k[bad], kind="stable")][:MAX_MATCHED]
+    with ProgressDisplay(progress) as display:
+        stage = display.stage("match moments", len(bad))
+        for number in bad:
+            unit = Unit(*units[:, number].tolist())
+            log_likelihood = partial(unit_log_likelihoods, target, unit)
+            elpd, new_k, log_mean = match_moments(posterior, log_likelihood)
+            if new_k < k[number]:
+                for name, value in ((ELPD, elpd), (PARETO_K, new_k), (EFFECTIVE, log_mean - elpd)):
+                    terms[name][number] = value
+            stage.advance(1)
+        stage.finish()
 
 
 def waic(
@@ -90,7 +124,7 @@ def waic(
     those of `loo`.
     """
     target, draws = _target_and_draws(tree, model, rows, num_draws, executor)
-    terms = _terms("waic", target, draws, waic_terms, progress)
+    terms, _ = _terms("waic", target, draws, waic_terms, progress)
     variances = terms[EFFECTIVE]
     is_bad = variances.to_numpy() > MAX_GOOD_VARIANCE
     if is_bad.any():
@@ -173,14 +207,14 @@ def _terms(
     draws: Float[np.ndarray, "chain draw dim"],
     reduction: Reduction,
     progress: ProgressMode,
-) -> "dict[str, DataArray]":
-    """Return the terms of all rows in their order, or of all groups with their labels."""
+) -> "tuple[dict[str, DataArray], Int[np.ndarray, '2 unit']]":
+    """Return the terms of all rows in their order, or of all groups, with labels and places."""
     points = draws.reshape(-1, draws.shape[2])
     with ProgressDisplay(progress) as display:
         stage = display.stage(name, _num_terms(target))
         parts = pointwise(target, points, reduction, stage.advance)
         stage.finish()
-    terms = _in_order(target, parts)
+    terms, units = _in_order(target, parts)
     is_broken = ~np.isfinite(terms[ELPD].to_numpy())
     if is_broken.any():
         raise ValueError(
@@ -188,7 +222,7 @@ def _terms(
             "A row that is impossible under some draws cannot be left out by reweighting them: "
             "check these rows, and that the tree belongs to the model."
         )
-    return terms
+    return terms, units
 
 
 def _num_terms(target: Target) -> int | None:
@@ -199,7 +233,9 @@ def _num_terms(target: Target) -> int | None:
     return sum(partition.sizes) if isinstance(partition, Partition | FilePartition) else None
 
 
-def _in_order(target: Target, parts: list[Pointwise]) -> "dict[str, DataArray]":
+def _in_order(
+    target: Target, parts: list[Pointwise]
+) -> "tuple[dict[str, DataArray], Int[np.ndarray, '2 unit']]":
     from xarray import DataArray
 
     partition = target.shard_cache.partition
@@ -211,12 +247,16 @@ def _in_order(target: Target, parts: list[Pointwise]) -> "dict[str, DataArray]":
         numbers = np.concatenate(row_numbers(partition, sizes))
         dim, labels = ROW_DIM, np.arange(len(numbers))
     order = np.argsort(numbers)
-    return {
+    units = np.stack(
+        [np.repeat(np.arange(len(sizes)), sizes), np.concatenate([*map(np.arange, sizes)])]
+    )
+    terms = {
         name: DataArray(
             np.concatenate([part[name] for part in parts])[order], {dim: labels}, [dim], name=name
         )
         for name in parts[0]
     }
+    return terms, units[:, order]
 
 
 def _elpd_data(
@@ -240,15 +280,18 @@ def _elpd_data(
     )
 
 
-def _bad_k_message(pareto_k: "DataArray", good_k: float) -> str:
+def _bad_k_message(pareto_k: "DataArray", good_k: float, is_matched: bool) -> str:
     is_bad = pareto_k.to_numpy() > good_k
     unit = "row" if pareto_k.dims[0] == ROW_DIM else "group"
+    if is_matched:
+        advice = f"or fit the model without each of these {unit}s and evaluate it there."
+    else:
+        advice = "or vcmc.loo(..., moment_matching=True), which moves the draws."
     return (
         f"Pareto k is above {good_k:.2f} for {_named(pareto_k, is_bad, 'k')}: their terms of "
         f"elpd_loo are unreliable, as the posterior without such a {unit} is far from that with "
         f"it. Look at these {unit}s first. Try a likelihood with heavier tails if the model does "
-        "not expect them, more draws if k is just above the limit, or fit the model without "
-        f"each of these {unit}s and evaluate its log likelihood there."
+        f"not expect them, more draws if k is just above the limit, {advice}"
     )
 
 

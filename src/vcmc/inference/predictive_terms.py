@@ -6,7 +6,7 @@ $$\log p(x_n \mid x_{-n}) \approx \log \sum_s w_s \, p(x_n \mid \theta_s) \Big/ 
   w_s \approx 1 / p(x_n \mid \theta_s),$$
 
 with the largest weights smoothed by a fitted Pareto distribution, whose shape k says whether they
-can be relied on (Vehtari, Gelman, Gabry 2017; Vehtari et al. 2024). ArviZ does the computation.
+can be relied on (Vehtari, Gelman, Gabry 2017); `pareto_smoothing.py` has the computation.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
+from .pareto_smoothing import leave_out
 from .pointwise import Pointwise
 
 LogLikelihoods = Float[np.ndarray, "row draw"]
 
 # Names of the numbers by row.
 ELPD, EFFECTIVE, PARETO_K = "elpd", "p", "k"
-MIN_TAIL = 5  # draws, fewer of which ArviZ fits no Pareto distribution to
+MIN_TAIL = 5  # draws, to fewer of which no Pareto distribution is fitted
 MIN_LOO_DRAWS = 5 * MIN_TAIL  # of few draws, the tail is a fifth
 
 
@@ -37,38 +38,14 @@ class LooTerms:
 
     def __call__(self, log_likelihoods: LogLikelihoods) -> Pointwise:
         terms = np.full((3, len(log_likelihoods)), np.nan)
-        is_finite = np.isfinite(log_likelihoods).all(axis=1)
-        finite = log_likelihoods if is_finite.all() else log_likelihoods[is_finite]
-        with np.errstate(all="ignore"):
-            try:
-                terms[:, is_finite] = self._smoothed(finite)
-            except ValueError:  # some row's largest weights are equal
-                terms[:, is_finite] = np.stack([self._of_row(row) for row in finite], axis=1)
-        # ArviZ's fit fails where likelihoods differ by hundreds of orders of magnitude
-        has_failed = is_finite & ~np.isfinite(terms).all(axis=0)
-        terms[:, has_failed] = _unsmoothed(log_likelihoods[has_failed], np.inf)
+        is_finite = np.isfinite(log_likelihoods.sum(axis=1))
+        if not is_finite.all():  # of any value, or of a sum that overflows
+            is_finite = np.isfinite(log_likelihoods).all(axis=1)
+        if is_finite.any():
+            finite = log_likelihoods if is_finite.all() else log_likelihoods[is_finite]
+            elpd, k, log_mean = leave_out(finite, self.relative_efficiency)
+            terms[:, is_finite] = elpd, k, log_mean - elpd
         return dict(zip((ELPD, PARETO_K, EFFECTIVE), terms, strict=True))
-
-    def _smoothed(self, log_likelihoods: LogLikelihoods) -> Float[np.ndarray, "3 row"]:
-        from arviz_stats.base import array_stats  # slow to import
-
-        if not len(log_likelihoods):
-            return np.empty((3, 0))
-        terms = array_stats.loo(log_likelihoods, chain_axis=None, r_eff=self.relative_efficiency)
-        return np.stack(terms)
-
-    def _of_row(self, log_likelihoods: Float[np.ndarray, " draw"]) -> Float[np.ndarray, " 3"]:
-        """Return the terms of a row; weights whose largest values are equal need no smoothing."""
-        try:
-            return self._smoothed(log_likelihoods[None])[:, 0]
-        except ValueError:
-            return _unsmoothed(log_likelihoods[None], 0.0)[:, 0]
-
-
-def _unsmoothed(log_likelihoods: LogLikelihoods, k: float) -> Float[np.ndarray, "3 row"]:
-    """Return the terms for the weights as they are: elpd is a harmonic mean."""
-    elpd = -_log_mean(-log_likelihoods)
-    return np.stack([elpd, np.full(len(elpd), k), _log_mean(log_likelihoods) - elpd])
 
 
 def waic_terms(log_likelihoods: LogLikelihoods) -> Pointwise:

@@ -6,8 +6,12 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.handlers import mask, reparam, scale, scope
 from numpyro.infer.reparam import LocScaleReparam
+from numpyro.infer.util import log_density
+from scipy.stats import norm
 
 import vcmc
+from vcmc.executors import Local
+from vcmc.target import Target
 
 generator = np.random.default_rng(0)
 ROWS = {"x": generator.normal(size=(60, 2)), "y": generator.normal(size=60)}
@@ -79,6 +83,105 @@ def test_scales_and_masks_of_rows_are_honoured():
     expected = rows["weight"] * np.where(rows["is_seen"], values, 0.0)
     found = vcmc.from_numpyro(model, rows).log_likelihood(params, rows)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+WEIGHTS = np.random.default_rng(1).uniform(size=60)
+IS_SEEN = np.random.default_rng(2).random(60) < 0.5
+
+
+def scaled_prior(x, y, weight, is_seen):
+    with scale(scale=0.25):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    numpyro.sample("y", dist.Normal(x @ beta, 2.0), obs=y)
+
+
+def scaled_likelihood(x, y, weight, is_seen):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    with scale(scale=0.1):
+        numpyro.sample("y", dist.Normal(x @ beta, 2.0), obs=y)
+
+
+def nested_scales(x, y, weight, is_seen):
+    with scale(scale=0.5):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+        with scale(scale=weight), numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.Normal(x @ beta, 2.0), obs=y)
+
+
+def masked_rows(x, y, weight, is_seen):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", x.shape[0]), mask(mask=is_seen):
+        numpyro.sample("y", dist.Normal(x @ beta, 2.0), obs=y)
+
+
+def masked_distribution(x, y, weight, is_seen):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    numpyro.sample("y", dist.Normal(x @ beta, 2.0).mask(is_seen), obs=y)
+
+
+def masked_prior(x, y, weight, is_seen):
+    with mask(mask=jnp.array([True, False])):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]))
+    numpyro.sample("y", dist.Normal(x @ beta, 2.0), obs=y)
+
+
+def masked_vectors(x, y, weight, is_seen):
+    """Rows are vectors, all or nothing of which is seen."""
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    with scale(scale=weight), mask(mask=is_seen):
+        numpyro.sample("y", dist.Normal(x * beta, 2.0).to_event(1), obs=jnp.stack([y, y], 1))
+
+
+@pytest.mark.parametrize(
+    ("model", "prior_scales", "row_scales"),
+    [
+        (scaled_prior, [0.25, 0.25], np.ones(60)),
+        (scaled_likelihood, [1, 1], np.full(60, 0.1)),
+        (nested_scales, [0.5, 0.5], 0.5 * WEIGHTS),
+        (masked_rows, [1, 1], IS_SEEN),
+        (masked_distribution, [1, 1], IS_SEEN),
+        (masked_prior, [1, 0], np.ones(60)),
+        (masked_vectors, [1, 1], WEIGHTS * IS_SEEN),
+    ],
+)
+def test_handlers_of_scale_and_mask_have_the_density_that_is_written_out(
+    model, prior_scales, row_scales
+):
+    rows = ROWS | {"weight": WEIGHTS, "is_seen": IS_SEEN}
+    converted = vcmc.from_numpyro(model, rows)
+    beta = np.array([0.7, -0.2])
+    params = {"beta": jnp.asarray(beta)}
+    log_prior = np.dot(prior_scales, norm.logpdf(beta))
+    if model is masked_vectors:
+        per_row = norm.logpdf(ROWS["y"][:, None], ROWS["x"] * beta, 2.0).sum(axis=1)
+    else:
+        per_row = norm.logpdf(ROWS["y"], ROWS["x"] @ beta, 2.0)
+    assert float(converted.log_prior(params)) == pytest.approx(log_prior, abs=1e-10)
+    np.testing.assert_allclose(
+        converted.log_likelihood(params, rows), row_scales * per_row, rtol=0, atol=1e-10
+    )
+    # three shards: the log density of all rows, by NumPyro itself
+    target = Target(converted, vcmc.split(rows, 3), Local())
+    expected, _ = log_density(model, (), rows, params)
+    value = target(jnp.asarray(beta)[None])[0][0]
+    assert float(value) == pytest.approx(float(expected), abs=1e-10)
+    assert float(expected) == pytest.approx(log_prior + np.sum(row_scales * per_row), abs=1e-10)
+
+
+def test_one_scale_of_an_event_of_all_rows_is_honoured_and_one_mask_refused():
+    """The event axis is taken apart into rows; that of a masked distribution cannot be."""
+
+    def model(x, y, *, handler):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+        with handler:
+            numpyro.sample("y", dist.Normal(x @ beta, 2.0).to_event(1), obs=y)
+
+    params, values = log_likelihood(vcmc.from_numpyro(regression, ROWS))
+    converted = vcmc.from_numpyro(model, ROWS, constants={"handler": scale(scale=0.5)})
+    found = converted.log_likelihood(params, ROWS)
+    np.testing.assert_allclose(found, 0.5 * values, rtol=0, atol=1e-10)
+    with pytest.raises(ValueError, match="'y' has one joint distribution over all rows"):
+        vcmc.from_numpyro(model, ROWS, constants={"handler": mask(mask=jnp.array(False))})
 
 
 def test_deterministic_sites_are_derived_unless_they_depend_on_rows():
