@@ -23,12 +23,13 @@ from ..diagnostics.merged_statistics import STATISTICS, Kind, MergedStatistic
 from ..errors import describe
 from ..executors import AbstractExecutor, executor_of
 from ..model import Model
+from ..models.host_simulator import AbstractHostSimulator
 from ..progress import ProgressDisplay, ProgressMode, Stage
 from ..results.posterior_checks import Line, PosteriorCheck
 from .arguments import check_integer, check_model, check_result
 from .assessment import ROW_WEIGHTS, posterior_points
 from .checked_rows import CheckedRows, CheckOptions, checked_rows
-from .group_replication import replicate_groups
+from .predicted_replication import replicate_by_prediction
 from .replication import (
     Part,
     Replicates,
@@ -72,7 +73,7 @@ def posterior_check(
 
     Args:
         tree: a result of `infer`, `combine` or `refine`.
-        model: the model, from `from_numpyro`, or with `simulate=`.
+        model: the model, from `from_numpyro` or `from_pymc`, or with `simulate=`.
         rows: the rows that the model was fitted to, as `infer` takes them.
         name: what to replicate, e.g. the observed site "y"; it may be left out if there is only
             one.
@@ -104,8 +105,8 @@ def posterior_check(
     options = CheckOptions(name, observed, by, *_needs(chosen.values()))
     with ProgressDisplay(progress) as display:
         stage = display.stage("replicate", None)
-        if model.local is not None:
-            replicates = replicate_groups(tree, model, rows, draws, options, seed)
+        if model.local is not None or isinstance(model.simulate_rows, AbstractHostSimulator):
+            replicates = replicate_by_prediction(tree, model, rows, draws, options, seed)
         else:
             num_shards = int(tree.attrs.get("num_shards", 1))
             checked = checked_rows(model, rows, num_shards, points[0, 0], options)
@@ -129,8 +130,7 @@ def _check_simulates(tree: "DataTree", model: Any) -> None:
     if model.simulate_rows is None and model.local is None:
         raise ValueError(
             "the model does not say how rows are drawn: write vcmc.Model(..., simulate=lambda key, "
-            'params, rows: {"y": ...}), or use from_numpyro. For PyMC, '
-            "pm.sample_posterior_predictive takes the tree (docs/back.md)."
+            'params, rows: {"y": ...}), or use from_numpyro or from_pymc.'
         )
 
 

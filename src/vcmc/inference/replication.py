@@ -17,10 +17,9 @@ from jaxtyping import Float, Int
 from ..data.cache import ShardCache, Task
 from ..diagnostics.merged_statistics import Kind
 from ..model import Model
-from .pointwise import MAX_BLOCK_BYTES, Pointwise
-from .prediction import simulate_shard
+from .pointwise import MAX_BLOCK_BYTES
+from .prediction_blocks import Block, BlockWork, as_drawn
 
-VALUES = "values"
 GROUP_CODES = "vcmc group"  # the column of rows with the numbers of groups; models do not see it
 
 
@@ -116,18 +115,17 @@ def replicate_shard(
 ) -> Parts:
     """Return the summaries of a shard's replicated data, made for some draws at a time."""
     groups = _groups_of(shard_cache, task, response)
-    shape = np.shape(shard_cache.shard(task.shards[0]).rows[response.observed])
+    (number,) = task.shards
+    shard = shard_cache.shard(number)
+    is_row = np.asarray(shard.weights) > 0
+    arrays: Any = shard.rows
+    rows = Block(number, len(is_row), arrays, None)
+    num_values = int(np.prod(np.shape(shard.rows[response.observed])))
     blocks = []
-    for first, block in draw_blocks(points, int(np.prod(shape)), MAX_BLOCK_BYTES):
-        values = simulate_shard(
-            shard_cache,
-            task,
-            lambda _: None,
-            points=block,
-            key=folded(key, first),
-            name=response.name,
-            reduction=_kept,
-        )[VALUES]
+    for first, block in draw_blocks(points, num_values, MAX_BLOCK_BYTES):
+        work = BlockWork(block, folded(key, first), response.name, as_drawn)
+        drawn = np.moveaxis(work.values(shard_cache.model, rows), 0, 1)
+        values = np.ascontiguousarray(drawn, float)[is_row]
         blocks.append(parts_of(values, groups, response))
         advance(len(block) * len(values))
     return {group: _joined([parts[group] for parts in blocks]) for group in blocks[0]}
@@ -206,7 +204,3 @@ def folded(key: np.ndarray, number: int) -> np.ndarray:
     """Return the data of a key for the replicates from the one with this number."""
     wrapped = jax.random.wrap_key_data(jnp.asarray(key))
     return np.asarray(jax.random.key_data(jax.random.fold_in(wrapped, number)))
-
-
-def _kept(values: np.ndarray) -> Pointwise:
-    return {VALUES: values}

@@ -1,4 +1,4 @@
-"""Replicated data of a model with groups, at draws of its global and local parameters.
+"""Replicated data of a model with groups, or of one that another library simulates (PyMC).
 
 The rows are simulated by `predict`, some draws at a time, and summaries are computed in the process
 that called.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_PREDICTED_BYTES = 2**28  # of replicated values in memory
 
 
-def replicate_groups(
+def replicate_by_prediction(
     tree: "DataTree",
     model: Model,
     rows: Any,
@@ -32,9 +32,9 @@ def replicate_groups(
     seed: int,
 ) -> Replicates:
     """Return summaries of the data and of replicates at some draws of every chain."""
-    assert model.local is not None
     posterior = tree["posterior"]
-    missing = [name for name in model.local.space if name not in posterior.data_vars]
+    local = [] if model.local is None else list(model.local.space)
+    missing = [name for name in local if name not in posterior.data_vars]
     if missing:
         raise ValueError(
             f"the model's groups need draws of their local parameters {missing}, which the tree "
@@ -42,8 +42,8 @@ def replicate_groups(
         )
     if not is_in_memory(rows):
         raise ValueError(
-            "rows of a model with groups must be in memory for a posterior check: arrays or a data "
-            f"frame; got {type(rows).__name__}. Check some of the groups."
+            "rows of a model with groups, or of PyMC, must be in memory for a posterior check: "
+            f"arrays or a data frame; got {type(rows).__name__}. Check some of them."
         )
     labels, groups = None, None
     if options.by is not None:
@@ -57,7 +57,7 @@ def replicate_groups(
         """Return what was predicted, and its values (row, draw, …)."""
         part = tree.copy()
         part["posterior"] = type(tree)(posterior.to_dataset().isel(draw=blocks[number]))
-        values = predict(
+        values: Any = predict(
             part, model, rows, options.name, draws=True, seed=seeds[number], progress=False
         )
         (name,) = values.data_vars
