@@ -21,6 +21,7 @@ from ..inference.combination import combine
 from ..inference.cross_validation import loo
 from ..inference.diagnosis import diagnose
 from ..inference.local_tasks import LocalsMode
+from ..inference.model_rows import model_rows
 from ..inference.pipeline import infer
 from ..inference.refinement import refine
 from ..model import Model
@@ -118,14 +119,17 @@ def _split(
     seed: int,
     columns: Columns | None,
     folder: Path | None,
+    weights: str | None = None,
 ) -> AbstractPartition:
     """Split the rows of a file; they are written to a folder, or reused if they are in it."""
+    rows = model_rows(FileRows(path, columns), model, weights)
     return split(
-        path,
+        rows.path,
         num_shards,
         seed=seed,
         groups=model.local.groups if model.local else None,
-        columns=columns,
+        columns=rows.columns,
+        levels=rows.levels,
         folder=folder,
         progress="lines",
     )
@@ -243,7 +247,7 @@ def _split_as_before(
         return rows
     num_shards, seed = int(tree.attrs.get("num_shards", 1)), int(tree.attrs.get("seed", 0))
     folder = Path(path) / ROWS if Path(path).is_dir() else None
-    return _split(model, rows, num_shards, seed, columns, folder)
+    return _split(model, rows, num_shards, seed, columns, folder, weights_of(tree, None))
 
 
 def write_report(path: str, out: Path | None) -> Path:

@@ -7,7 +7,7 @@ checkpoints, logs and unfinished files.
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,7 @@ from .fingerprint import (
     fingerprint_arrays,
     fingerprint_files,
 )
-from .parquet import distinct_parquet_batches, parquet_batches
+from .parquet import distinct_parquet_batches, parquet_batches, parquet_columns
 
 BATCH_BYTES = 2**24  # of rows read at once
 PARQUET = (".parquet", ".pq")  # suffixes of Parquet files
@@ -55,11 +55,23 @@ def with_arrays(rows: Any) -> Any:
     }
 
 
-def batches(rows: Any, encoders: Encoders = MappingProxyType({})) -> Iterator[Batch]:
-    """Yield rows that need not be in memory, in batches of about 16 MB."""
+def batches(
+    rows: Any,
+    encoders: Encoders = MappingProxyType({}),
+    wanted: Collection[str] | None = None,
+) -> Iterator[Batch]:
+    """Yield rows that need not be in memory, in batches of about 16 MB.
+
+    Args:
+        rows: rows that are read in batches.
+        encoders: functions of the different values of some columns.
+        wanted: the columns to read, if the rows have them; by default all.
+    """
     source = _source(rows)
     if isinstance(source, list):
-        return parquet_batches(source, BATCH_BYTES, encoders)
+        return parquet_batches(source, BATCH_BYTES, encoders, wanted)
+    if wanted is not None and any(name in wanted for name in source):
+        source = {name: array for name, array in source.items() if name in wanted}
     return _slices(source, "" if isinstance(rows, Mapping) else f"{rows}: ", encoders)
 
 
@@ -103,6 +115,14 @@ def _source(rows: Any) -> list[Path] | Mapping[str, Any]:
         f"got {path}. Pass other files as arrays, e.g. numpy.load(path, mmap_mode='r'), which does "
         "not load them whole."
     )
+
+
+def columns_of(rows: Any) -> dict[str, bool]:
+    """Return the names of the columns of rows that are read in batches, and which are text."""
+    source = _source(rows)
+    if isinstance(source, list):
+        return parquet_columns(source[0])
+    return {str(name): np.dtype(array.dtype).kind in "UT" for name, array in source.items()}
 
 
 def parquet_shape(path: Path) -> tuple[int, int] | None:

@@ -36,20 +36,30 @@ def check_group_column(column: Any, names: Iterable[Any]) -> None:
         )
 
 
-def choose_columns(batch: Batch, columns: Columns | None) -> Batch:
-    """Return the arrays that are made of the requested columns."""
-    if columns is None:
-        return batch
-    required = {
+def source_columns(columns: Columns) -> set[str]:
+    """Return the columns that arrays are made of."""
+    return {
         column
         for source in columns.values()
         for column in ([source] if isinstance(source, str) else source)
     }
-    if missing := sorted(required - set(batch)):
+
+
+def check_sources(columns: Columns | None, names: Iterable[str]) -> None:
+    """Refuse arrays of columns that the rows do not have."""
+    names = set(names)
+    if columns is not None and (missing := sorted(source_columns(columns) - names)):
         raise ValueError(
             f"columns names {missing}, which are not in the rows; their columns are "
-            f"{sorted(batch)}."
+            f"{sorted(names)}."
         )
+
+
+def choose_columns(batch: Batch, columns: Columns | None) -> Batch:
+    """Return the arrays that are made of the requested columns."""
+    if columns is None:
+        return batch
+    check_sources(columns, batch)
     return {
         name: batch[source] if isinstance(source, str) else _stack(name, source, batch)
         for name, source in columns.items()

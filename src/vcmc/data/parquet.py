@@ -1,6 +1,6 @@
 """Parquet files, read in batches of about as many bytes as are asked for."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,17 @@ from ..errors import describe
 from .columns import Batch, Encoders, check_group_column
 
 
-def parquet_batches(files: Sequence[Path], batch_bytes: int, encoders: Encoders) -> Iterator[Batch]:
-    """Yield the rows of files, one after the other."""
+def parquet_batches(
+    files: Sequence[Path],
+    batch_bytes: int,
+    encoders: Encoders,
+    wanted: Collection[str] | None = None,
+) -> Iterator[Batch]:
+    """Yield the rows of files, one after the other; of all columns, or of those wanted."""
     _check_pyarrow()
     num_read = 0
     for path in files:
-        for batch in _record_batches(path, batch_bytes):
+        for batch in _record_batches(path, batch_bytes, wanted=wanted):
             if batch.num_rows:
                 yield {
                     name: _column(name, batch.column(name), num_read, encoders.get(name))
@@ -34,6 +39,23 @@ def distinct_parquet_batches(
             yield _distinct(batch.column(0))
 
 
+def parquet_columns(path: Path) -> dict[str, bool]:
+    """Return the names of a file's columns, and whether they hold text."""
+    _check_pyarrow()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def is_text(kind: Any) -> bool:
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+        return any(test(kind) for test in tests)
+
+    try:
+        return {field.name: is_text(field.type) for field in pq.read_schema(path)}
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(_unreadable(path, error)) from error
+
+
 def _distinct(column: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of a dictionary, some of which may not be used, and numbers of them."""
     encoded = column.dictionary_encode()  # without a Python object for each text
@@ -50,8 +72,13 @@ def _check_pyarrow() -> None:
         ) from error
 
 
-def _record_batches(path: Path, batch_bytes: int, column: str | None = None) -> Iterator[Any]:
-    """Yield the rows of a file, or one of its columns."""
+def _record_batches(
+    path: Path,
+    batch_bytes: int,
+    column: str | None = None,
+    wanted: Collection[str] | None = None,
+) -> Iterator[Any]:
+    """Yield the rows of a file, or one of its columns, or those that are wanted."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -65,15 +92,20 @@ def _record_batches(path: Path, batch_bytes: int, column: str | None = None) -> 
                 )
             if column is not None:
                 check_group_column(column, names)
-            columns = None if column is None else [column]
+            columns = None if wanted is None else [name for name in names if name in wanted]
+            columns = columns if column is None else [column]
             yield from file.iter_batches(
                 _rows_per_batch(file.metadata, batch_bytes), columns=columns
             )
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(
-            f"{path} cannot be read as a Parquet file ({describe(error)}). It may be damaged or "
-            "incomplete: write it again, or remove it."
-        ) from error
+        raise ValueError(_unreadable(path, error)) from error
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    return (
+        f"{path} cannot be read as a Parquet file ({describe(error)}). It may be damaged or "
+        "incomplete: write it again, or remove it."
+    )
 
 
 def _rows_per_batch(metadata: Any, batch_bytes: int) -> int:

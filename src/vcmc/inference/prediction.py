@@ -27,6 +27,7 @@ from ..progress import ProgressDisplay, ProgressMode
 from ..space import Point
 from .arguments import check_integer, check_model, check_result
 from .assessment import posterior_points
+from .model_rows import model_rows
 from .partitioning import as_partition, is_on_disk
 from .pointwise import Pointwise, blocks_of_rows
 
@@ -77,7 +78,7 @@ def predict(
     if num_draws is not None:
         check_integer("num_draws", num_draws, 1)
         points = points[:, _spaced(count, max(1, num_draws // chains))]
-    cache = ShardCache(model, _partition(tree, rows))
+    cache = ShardCache(model, _partition(tree, model_rows(rows, model)))
     limit_programs(model)
     chosen = _check_name(model, cache, points[0, 0], name)
     key = jax.random.fold_in(jax.random.key(seed), PREDICTION_STREAM)

@@ -11,7 +11,7 @@ from numpyro import handlers
 
 from ...data.rows import Rows
 from ...space import Params
-from .sites import TRACE_LOCK, WithoutSlashes
+from .sites import TRACE_LOCK, WithoutSlashes, read_rows
 
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
@@ -37,7 +37,11 @@ class SiteSimulator:
     def __call__(self, key: Array, params: Params, rows: Rows) -> dict[str, Array]:
         parameters = inspect.signature(self.model).parameters.values()
         required = [p.name for p in parameters if p.default is p.empty and p.kind not in _VARIABLE]
-        arguments = {**dict.fromkeys(required), **rows, **self.constants}
+        arguments = {
+            **dict.fromkeys(required),
+            **read_rows(self.model, rows),
+            **self.constants,
+        }
         seeded = handlers.seed(handlers.uncondition(WithoutSlashes(self.model)), key)
         with TRACE_LOCK:
             trace = handlers.trace(handlers.substitute(seeded, data=dict(params))).get_trace(
