@@ -122,6 +122,14 @@ class Model:
             )
         shapes = {name: part.shape for name, part in self.space.items()}
         self.labels = Labels.checked(shapes, dims, coords)
+        self.space = Product(
+            space,
+            {
+                name: self.labels.elements(name, part.point_shape).values()
+                for name, part in self.space.items()
+                if name in self.labels.dims
+            },
+        )
         self.levels = text_coords(coords or {})
         self.columns = None if columns is None else tuple(columns)
         self.renamed = dict(renamed or {})

@@ -39,7 +39,7 @@ def is_text(column: Any) -> bool:
 
 
 def encode_text(
-    rows: Any, known: Levels = NO_LEVELS, skip: Collection[str] = ()
+    rows: Any, known: Levels = NO_LEVELS, skip: Collection[str | None] = ()
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return columns with numbers of levels in place of text, and the levels.
 
@@ -133,7 +133,7 @@ def read_columns(rows: Any, names: Collection[str] | None) -> dict[str, Any]:
 
 def _own_levels(column: Any, labels: Iterable[str]) -> np.ndarray:
     """Return the levels of a column: its own, in their order, or else its labels in order."""
-    dtype = getattr(column, "dtype", None)
+    dtype: Any = getattr(column, "dtype", None)
     if type(dtype).__name__ in ORDERED_TYPES:
         return np.array([str(level) for level in dtype.categories])
     return np.array(sorted(map(str, labels)))

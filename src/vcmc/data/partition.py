@@ -148,8 +148,8 @@ def split(
     else:
         order = np.random.default_rng(seed).permutation(num_rows)
         if stratify is not None:
-            levels = _labels(stratify, arrays, num_rows, "stratify")
-            order = order[np.argsort(levels[order], kind="stable")]
+            strata = _labels(stratify, arrays, num_rows, "stratify")
+            order = order[np.argsort(strata[order], kind="stable")]
         members = [order[shard::num_shards] for shard in range(num_shards)]
     return Partition(arrays, tuple(np.sort(indices) for indices in members), found)
 

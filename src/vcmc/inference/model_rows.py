@@ -100,8 +100,8 @@ def model_rows(rows: Any, model: Model, weights: str | None = None) -> Any:
     if isinstance(rows, str | os.PathLike):
         return read.in_file(FileRows(rows))
     if isinstance(rows, Mapping) and is_large(rows):
-        names = [name for name in rows if read.names is None or name in read.names]
-        return {name: rows[name] for name in names or rows}
+        kept = [name for name in rows if names is None or name in names]
+        return {name: rows[name] for name in kept or rows}
     if callable(rows) and not hasattr(rows, "columns"):
         return ReadLoader(rows, read)
     return read.in_memory(rows)
