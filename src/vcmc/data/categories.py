@@ -122,13 +122,18 @@ def read_columns(rows: Any, names: Collection[str] | None) -> dict[str, Any]:
     if names is None:
         return columns
     ignored = [str(name) for name in columns if name not in names]
-    if ignored and len(ignored) < len(columns):
+    if len(ignored) < len(columns):
+        warn_of_ignored(ignored)
+    return {name: column for name, column in columns.items() if name in names}
+
+
+def warn_of_ignored(names: Collection[str]) -> None:
+    """Say which columns are ignored, if any."""
+    if names:
         warn_user(
-            f"the model does not read the columns {_named(ignored)} of the rows, which are "
-            "ignored.",
+            f"the model does not read the columns {_named(names)} of the rows, which are ignored.",
             UserWarning,
         )
-    return {name: column for name, column in columns.items() if name in names}
 
 
 def _own_levels(column: Any, labels: Iterable[str]) -> np.ndarray:

@@ -182,7 +182,7 @@ def write_split(
     for file in folder.iterdir():  # of a split that was interrupted
         if OWN_FILES.fullmatch(file.name):
             file.unlink()
-    levels = _levels(rows, settings)
+    levels = levels_in_files(rows, settings)
     writer, groups = _write_rows(rows, settings, levels, folder, advance)
     manifest: dict[str, Any] = {
         "version": VERSION,
@@ -202,7 +202,7 @@ def write_split(
     return FilePartition(folder)
 
 
-def _levels(rows: Any, settings: SplitSettings) -> Levels:
+def levels_in_files(rows: Any, settings: SplitSettings) -> Levels:
     """Return the levels of columns of text: those of the settings, or all that occur, in order."""
     is_text = columns_of(rows)
     check_sources(settings.columns, is_text)
