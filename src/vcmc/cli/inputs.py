@@ -12,7 +12,7 @@ import cloudpickle
 from .. import executors
 from ..data.batches import batches, columns_of, read_npz
 from ..data.categories import warn_of_ignored
-from ..data.columns import Columns, choose_columns, source_columns
+from ..data.columns import Columns, choose_columns, expand_columns, source_columns
 from ..data.files import SplitSettings, levels_in_files
 from ..model import Model
 from ..models.frontends.numpyro import from_numpyro
@@ -121,6 +121,16 @@ def load_rows(path: str, columns: Columns | None) -> Any:
     if file.suffix != ".npz":
         return path
     return choose_columns(read_npz(file), columns)
+
+
+def columns_in_data(path: str, columns: Columns | None) -> Columns | None:
+    """Return columns with the ranges and patterns of --column replaced by names."""
+    if columns is None:
+        return None
+    file = Path(path)
+    return expand_columns(
+        columns, list(read_npz(file) if file.suffix == ".npz" else columns_of(file))
+    )
 
 
 def load_model_and_rows(

@@ -1,6 +1,7 @@
 """Arrays that are made of the columns of a file, as `split(..., columns=...)` asks for them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,60 @@ def check_group_column(column: Any, names: Iterable[Any]) -> None:
         raise ValueError(
             f"groups must name a column of the rows, one of {list(names)}; got {column!r}."
         )
+
+
+def expand_columns(columns: Columns | None, names: Sequence[str]) -> Columns | None:
+    """Return columns with ranges (`age:income`) and patterns (`x9*`) replaced by names.
+
+    Args:
+        columns: columns by name of the array; a column with such a name is meant by it first.
+        names: the names of all columns, in their order.
+
+    >>> expand_columns({"x": ["a:c", "z*"], "y": "y"}, ["y", "a", "b", "c", "z1", "z2"])
+    {'x': ['a', 'b', 'c', 'z1', 'z2'], 'y': 'y'}
+    """
+    if columns is None:
+        return None
+    expanded: dict[str, str | list[str]] = {}
+    for name, source in columns.items():
+        parts = [source] if isinstance(source, str) else list(source)
+        if all(part in names or not set(part) & set(":*?") for part in parts):
+            expanded[name] = source if isinstance(source, str) else parts
+            continue
+        # a column that several parts name is used once
+        listed = dict.fromkeys(column for part in parts for column in _expanded(part, names))
+        expanded[name] = list(listed)
+    return expanded
+
+
+def _expanded(part: str, names: Sequence[str]) -> list[str]:
+    """Return the columns that a name, a range or a pattern stands for."""
+    if part in names:
+        return [part]
+    first, colon, last = part.partition(":")
+    if colon and first in names and last in names:
+        start, stop = names.index(first), names.index(last)
+        if start > stop:
+            raise ValueError(
+                f"the range {part!r} of columns must be in the order of the data, in which "
+                f"{last!r} comes before {first!r}. Try {last}:{first}."
+            )
+        return list(names[start : stop + 1])
+    if colon:
+        missing = first if first not in names else last
+        raise ValueError(
+            f"the range {part!r} must have columns of the data at its ends; got {missing!r}, and "
+            f"the columns are {list(names)}."
+        )
+    if set(part) & set("*?"):
+        matching = [name for name in names if fnmatchcase(name, part)]
+        if not matching:
+            raise ValueError(
+                f"the pattern {part!r} must match columns of the data; it matches none of "
+                f"{list(names)}."
+            )
+        return matching
+    return [part]
 
 
 def source_columns(columns: Columns) -> set[str]:

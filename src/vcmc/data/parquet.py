@@ -1,4 +1,4 @@
-"""Parquet files, read in batches of about as many bytes as are asked for."""
+"""Parquet and CSV files, read in batches of about as many bytes as are asked for."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import describe
 from .columns import Batch, Encoders, check_group_column
+from .csv_files import CSV, count_csv_rows, csv_record_batches, csv_schema
 
 
 def parquet_batches(
@@ -39,7 +40,7 @@ def distinct_parquet_batches(
             yield _distinct(batch.column(0))
 
 
-def parquet_columns(path: Path) -> dict[str, bool]:
+def parquet_columns(path: Path, batch_bytes: int) -> dict[str, bool]:
     """Return the names of a file's columns, and whether they hold text."""
     _check_pyarrow()
     import pyarrow as pa
@@ -51,9 +52,22 @@ def parquet_columns(path: Path) -> dict[str, bool]:
         return any(test(kind) for test in tests)
 
     try:
-        return {field.name: is_text(field.type) for field in pq.read_schema(path)}
+        is_csv = path.suffix in CSV
+        schema = csv_schema(path, batch_bytes) if is_csv else pq.read_schema(path)
+        return {field.name: is_text(field.type) for field in schema}
     except (pa.ArrowException, OSError) as error:
         raise ValueError(_unreadable(path, error)) from error
+
+
+def num_rows_and_columns(path: Path, batch_bytes: int) -> tuple[int, int]:
+    """Return the numbers of rows and of columns of a file."""
+    _check_pyarrow()
+    import pyarrow.parquet as pq
+
+    if path.suffix in CSV:
+        return count_csv_rows(path), len(csv_schema(path, batch_bytes))
+    about = pq.read_metadata(path)
+    return about.num_rows, about.num_columns
 
 
 def _distinct(column: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +82,7 @@ def _check_pyarrow() -> None:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            'reading Parquet files needs pyarrow: pip install "vcmc[parquet]"'
+            'reading Parquet and CSV files needs pyarrow: pip install "vcmc[parquet]"'
         ) from error
 
 
@@ -82,6 +96,12 @@ def _record_batches(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if path.suffix in CSV:
+        if column is not None:
+            check_group_column(column, csv_schema(path, batch_bytes).names)
+            wanted = [column]
+        yield from csv_record_batches(path, batch_bytes, wanted)
+        return
     try:
         # a buffer would hold the whole file
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:

@@ -91,7 +91,7 @@ def split(
 
     Args:
         rows: a mapping of arrays with one leading axis, or a pandas or polars data frame; or the
-            path of a Parquet file, of a folder of them, or of a Zarr store; or a mapping of
+            path of a Parquet or CSV file, of a folder of them, or of a Zarr store; or a mapping of
             memory-mapped arrays.
         num_shards: number of shards, from 1 to the number of rows.
         seed: seed of the shuffle.

@@ -63,7 +63,7 @@ def original_columns(rows: Any) -> Mapping[str, Any]:
         return {name: rows[name] for name in rows.columns}
     raise TypeError(
         'rows must be a mapping of named arrays, e.g. {"x": x, "y": y}, a pandas or polars data '
-        "frame, the path of a Parquet file or a Zarr store, or a Partition from vcmc.split; "
+        "frame, the path of a Parquet or CSV file or a Zarr store, or a Partition from vcmc.split; "
         f"got {type(rows).__name__}."
     )
 
