@@ -140,7 +140,10 @@ class ProgressDisplay:
         self.stopped = threading.Event()
         self._line_times: dict[TaskID, float] = {}
         self._lock = threading.Lock()
-        self._writes_lines = mode == "lines" and not console.is_terminal
+        in_notebook = console.is_jupyter
+        draws_bars = _has_widgets() if in_notebook else console.is_terminal
+        # a notebook without widgets gets lines: rich would show nothing there, with a warning
+        self._writes_lines = not draws_bars and (mode == "lines" or (bool(mode) and in_notebook))
         self.progress = Progress(
             SpinnerColumn(finished_text="✓"),
             TextColumn("{task.description}"),
@@ -149,7 +152,7 @@ class ProgressDisplay:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
-            disable=not (mode and console.is_terminal),
+            disable=not (mode and draws_bars),
         )
 
     def stage(self, description: str, total: int | None, num_shards: int | None = None) -> Stage:
@@ -191,6 +194,15 @@ class ProgressDisplay:
         if kind is not None:
             self.stopped.set()
         self.progress.stop()
+
+
+def _has_widgets() -> bool:
+    """Return whether a notebook can show bars that change."""
+    try:
+        import ipywidgets  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def _line(task: Task) -> str:
