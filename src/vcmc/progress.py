@@ -1,10 +1,11 @@
-"""Show the progress of a run: bars on a terminal, plain lines on request, else nothing.
+"""Show the progress of a run: bars on a terminal and in notebooks, lines on request, else nothing.
 
 After Ctrl-C or an error, the threads of the run stop at their next step. Text that cannot be
 written is dropped: a closed or full standard error does not end a run.
 """
 
 import contextlib
+import importlib.util
 import sys
 import threading
 import time
@@ -198,11 +199,7 @@ class ProgressDisplay:
 
 def _has_widgets() -> bool:
     """Return whether a notebook can show bars that change."""
-    try:
-        import ipywidgets  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return importlib.util.find_spec("ipywidgets") is not None
 
 
 def _line(task: Task) -> str:
