@@ -20,6 +20,7 @@ WITHOUT_SOURCE = {
     "test_documents.py",
     "test_kills.py",
     "test_layout.py",
+    "test_notebooks.py",
     "test_laws.py",
     "test_package.py",
     "test_hidden_faults.py",

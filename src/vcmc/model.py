@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .data.categories import Levels, text_coords
 from .data.labels import NO_LABELS, Labels
 from .data.shard import Shard, Shards
 from .groups.local_model import LocalDerived, LocalModel, LogLocalPrior, groups_of
@@ -56,7 +57,9 @@ class Model:
         log_likelihood: one value per row, each depending on that row alone.
         derived: further quantities to report, computed from the params.
         dims: names of the axes of params, e.g. `{"beta": ["feature"]}`, which results keep.
-        coords: labels along these axes, e.g. `{"feature": ["age", "income"]}`.
+        coords: labels along these axes, e.g. `{"feature": ["age", "income"]}`. Text in a column of
+            rows with the name of a dim becomes numbers of its labels.
+        columns: the columns of rows that the functions read; others are ignored. By default all.
         local_space: for a model with groups, the space of every local parameter of one group.
         log_local_prior: log density of local parameters, `(params, local, group)` to one value per
             group; `group` is the first row of every group. `log_likelihood` is then a function of
@@ -91,6 +94,7 @@ class Model:
         derived: Derived | None = None,
         dims: Mapping[str, Iterable[str | None]] | None = None,
         coords: Mapping[str, Any] | None = None,
+        columns: Iterable[str] | None = None,
         renamed: Mapping[str, str] | None = None,
         local_space: Mapping[str, Space] | None = None,
         log_local_prior: LogLocalPrior | None = None,
@@ -126,10 +130,26 @@ class Model:
             )
         shapes = {name: part.shape for name, part in self.space.items()}
         self.labels = Labels.checked(shapes, dims, coords)
+        self.space = Product(
+            space,
+            {
+                name: self.labels.elements(name, part.point_shape).values()
+                for name, part in self.space.items()
+                if name in self.labels.dims
+            },
+        )
+        self.levels = text_coords(coords or {})
+        self.columns = None if columns is None else tuple(columns)
         self.renamed = dict(renamed or {})
 
     labels = NO_LABELS
     """Names of the axes of params, and labels along them."""
+
+    levels: Levels = MappingProxyType({})
+    """Levels of columns of text, which the model gets as their numbers."""
+
+    columns: tuple[str, ...] | None = None
+    """The columns of rows that the model reads, if they are known; others are ignored."""
 
     renamed: Mapping[str, str] = MappingProxyType({})
     """Names in the model's own language, by names in results, where they differ."""

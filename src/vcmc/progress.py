@@ -1,10 +1,11 @@
-"""Show the progress of a run: bars on a terminal, plain lines on request, else nothing.
+"""Show the progress of a run: bars on a terminal and in notebooks, lines on request, else nothing.
 
 After Ctrl-C or an error, the threads of the run stop at their next step. Text that cannot be
 written is dropped: a closed or full standard error does not end a run.
 """
 
 import contextlib
+import importlib.util
 import sys
 import threading
 import time
@@ -140,7 +141,10 @@ class ProgressDisplay:
         self.stopped = threading.Event()
         self._line_times: dict[TaskID, float] = {}
         self._lock = threading.Lock()
-        self._writes_lines = mode == "lines" and not console.is_terminal
+        in_notebook = console.is_jupyter
+        draws_bars = _has_widgets() if in_notebook else console.is_terminal
+        # a notebook without widgets gets lines: rich would show nothing there, with a warning
+        self._writes_lines = not draws_bars and (mode == "lines" or (bool(mode) and in_notebook))
         self.progress = Progress(
             SpinnerColumn(finished_text="✓"),
             TextColumn("{task.description}"),
@@ -149,7 +153,7 @@ class ProgressDisplay:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
-            disable=not (mode and console.is_terminal),
+            disable=not (mode and draws_bars),
         )
 
     def stage(self, description: str, total: int | None, num_shards: int | None = None) -> Stage:
@@ -191,6 +195,11 @@ class ProgressDisplay:
         if kind is not None:
             self.stopped.set()
         self.progress.stop()
+
+
+def _has_widgets() -> bool:
+    """Return whether a notebook can show bars that change."""
+    return importlib.util.find_spec("ipywidgets") is not None
 
 
 def _line(task: Task) -> str:

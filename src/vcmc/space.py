@@ -5,7 +5,7 @@ A space is a NumPyro constraint and a shape. With NumPyro's bijection $T: \mathb
 its value plus $\log |\det J_T(u)|$.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import jax
@@ -237,12 +237,16 @@ class Product(Mapping[str, Space]):
     3
     >>> space.coordinates
     ('scale', 'centre[0]', 'centre[1]')
+    >>> Product({"beta": Real(2)}, {"beta": ["beta[age]", "beta[income]"]}).coordinates
+    ('beta[age]', 'beta[income]')
     >>> params = space.constrain(jnp.array([0.0, 1.0, 2.0]))
     >>> float(params["scale"])
     1.0
     """
 
-    def __init__(self, spaces: Mapping[str, Space]):
+    def __init__(
+        self, spaces: Mapping[str, Space], names: Mapping[str, Iterable[str]] | None = None
+    ):
         if not isinstance(spaces, Mapping) or not spaces:
             raise ValueError(
                 "space must be a non-empty mapping from parameter names to spaces, e.g. "
@@ -256,6 +260,7 @@ class Product(Mapping[str, Space]):
                 )
         check_names({name: space.shape for name, space in spaces.items()})
         self._spaces = dict(spaces)
+        self._names = {name: tuple(own) for name, own in (names or {}).items()}
         self._ends = np.cumsum([space.dim for space in spaces.values()]).tolist()
 
     def __getitem__(self, name: str) -> Space:
@@ -303,11 +308,11 @@ class Product(Mapping[str, Space]):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The name of every coordinate of a point, e.g. `beta[2]`."""
+        """The name of every coordinate of a point, e.g. `beta[2]`, or as the model labels it."""
         return tuple(
-            name if space.point_shape == () else f"{name}[{','.join(map(str, index))}]"
+            label
             for name, space in self.items()
-            for index in np.ndindex(space.point_shape)
+            for label in self._names.get(name) or _numbered(name, space.point_shape)
         )
 
     def constrain_with_log_det(self, point: Point) -> tuple[dict[str, jax.Array], Scalar]:
@@ -357,6 +362,13 @@ class Product(Mapping[str, Space]):
             parts.append(jnp.ravel(biject_to(space.constraint(earlier)).inv(value)))
             earlier[name] = value
         return jnp.concatenate(parts)
+
+
+def _numbered(name: str, shape: tuple[int, ...]) -> list[str]:
+    """Return the names of the elements of an array by their indices."""
+    if not shape:
+        return [name]
+    return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(shape)]
 
 
 def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -2,9 +2,12 @@
 
 import re
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+import vcmc
 from vcmc.cli import demo
 from vcmc.cli.commands import main
 from vcmc.paper import EXPERIMENTS, Job
@@ -131,3 +134,53 @@ def test_every_command_has_examples_in_its_help(command):
     assert f"Examples:\n    vcmc {command} " in result.output
     assert "\b" not in result.output
     assert "\\b" not in result.output
+
+
+def test_a_csv_file_with_text_ranges_of_columns_and_other_columns_is_run(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(600, 4)), columns=["age", "income", "note", "y"])
+    frame["region"] = rng.choice(["north", "south"], 600)
+    frame["y"] += frame["age"] + (frame["region"] == "south")
+    frame["note"] = ["", *["read"] * 599]
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "model.py").write_text(
+        "import numpyro\nimport numpyro.distributions as dist\n"
+        "def model(x, region, y):\n"
+        "    beta = numpyro.sample('beta', dist.Normal(0, 1).expand([x.shape[1]]).to_event(1))\n"
+        "    with numpyro.plate('region', 2):\n"
+        "        mean = numpyro.sample('mean', dist.Normal(0, 1))\n"
+        "    numpyro.sample('y', dist.Normal(mean[region] + x @ beta, 1), obs=y)\n"
+    )
+    arguments = [f"{tmp_path}/model.py:model", f"{tmp_path}/rows.csv"]
+    columns = ["--column", "x=age:income", "--column", "region=region", "--column", "y=y"]
+    out = ["--num-shards", "2", "--num-draws", "500", "--out", f"{tmp_path}/run"]
+    result = CliRunner().invoke(main, ["run", *arguments, *columns, *out])
+    assert result.exit_code == 0, result.output
+    for label in ("beta[age]", "beta[income]", "mean[north]", "mean[south]"):
+        assert f"{label} " in result.output
+    assert "beta[0]" not in result.output
+    # the posterior is Gaussian, in closed form
+    x = np.column_stack([frame[["age", "income"]], pd.get_dummies(frame["region"])]).astype(float)
+    precision = x.T @ x + np.eye(4)
+    mean = np.linalg.solve(precision, x.T @ frame["y"].to_numpy())
+    sd = np.sqrt(np.diag(np.linalg.inv(precision)))
+    posterior = vcmc.load(tmp_path / "run")["posterior"].mean(["chain", "draw"])
+    found = np.concatenate([posterior["beta"].to_numpy(), posterior["mean"].to_numpy()])
+    assert (np.abs(found - mean) / sd < 4 / np.sqrt(500)).all()
+    again = ["diagnose", f"{tmp_path}/run", "--model", arguments[0], "--data", arguments[1]]
+    result = CliRunner().invoke(main, [*again, *columns])
+    assert result.exit_code == 0, result.output
+    assert "mean[south]" in result.output
+
+
+def test_shells_get_a_script_for_tab_completion():
+    environment = {"_VCMC_COMPLETE": "zsh_source"}
+    result = CliRunner().invoke(main, [], prog_name="vcmc", env=environment)
+    assert "#compdef vcmc" in result.output
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in main.commands)], ids=str)
+def test_no_help_text_has_a_literal_escape(command):
+    output = CliRunner().invoke(main, [*command, "--help"]).output
+    assert "\b" not in output
+    assert "\\b" not in output

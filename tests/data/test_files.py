@@ -297,7 +297,7 @@ def _with_null(rows):
     [
         (_with_nan, r"rows\['y'\] must be finite; .* \(first: row 400\)"),
         (_with_null, r"rows\['y'\] must not have missing values; got 1 \(first: row 400\)"),
-        (lambda rows: {"y": ["a"] * NUM_ROWS}, r"rows\['y'\] must hold numbers"),
+        (lambda rows: {"y": [b"a"] * NUM_ROWS}, r"rows\['y'\] must hold numbers"),
     ],
 )
 def test_bad_rows_are_refused(changed, message, rows, tmp_path):

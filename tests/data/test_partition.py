@@ -104,10 +104,10 @@ def test_rows_may_be_arrays_or_frames(rows):
         ({"x": np.zeros((3, 2)), "y": np.zeros(4)}, "same number of rows .* got x: 3, y: 4"),
         ({"y": [[1.0], [1.0, 2.0]]}, r"rows\['y'\] is ragged"),
         ({"y": 3.0}, "leading axis with one entry per row; got a single value"),
-        ({"y": ["a", "b"]}, "must hold numbers or booleans; got dtype"),
+        ({"y": [["a"], ["b"]]}, "must hold numbers, booleans or text; got dtype"),
         ({"y": np.zeros(0)}, "at least one row"),
         ({}, "at least one named array"),
-        (pd.DataFrame({"y": ["a", "b"]}), "must hold numbers or booleans"),
+        (pd.DataFrame({"y": ["a", 1]}), "must hold numbers, booleans or text"),
     ],
 )
 def test_bad_rows_are_refused(rows, message):

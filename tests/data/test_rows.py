@@ -90,8 +90,10 @@ def test_numbers_beyond_64_bits_are_refused():
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (np.array([1, 2], object), r"rows\['y'\] must hold numbers or booleans; got dtype object"),
-        (np.array(["a", "b"]), "got dtype <U1"),
+        (
+            np.array([1, 2], object),
+            r"rows\['y'\] must hold numbers, booleans or text; got dtype o",
+        ),
         (np.array([1, 2], "M8[s]"), "got dtype datetime64"),
         (np.array([1j, 2]), "got dtype complex128"),
         (np.zeros((2, 0)), r"rows\['y'\] must have at least one value per row; got shape \(2, 0\)"),

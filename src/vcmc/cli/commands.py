@@ -128,7 +128,7 @@ def run(
     """Sample a model on the rows of a file, in shards.
 
     FILE.PY:NAME is a vcmc.Model, a NumPyro model or a PyMC model in a Python file. DATA is a
-    Parquet file or a folder of them, a Zarr store, or a NumPy file (.npz).
+    Parquet or CSV file or a folder of them, a Zarr store, or a NumPy file (.npz).
 
     Writes the draws, the result and a report to the run directory, and prints the estimates and how
     accurate they are. The exit code is 3 if the result is not good.

@@ -2,7 +2,7 @@
 
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import cloudpickle
 
 from .. import executors
-from ..data.batches import batches, read_npz
-from ..data.columns import Columns, choose_columns
+from ..data.batches import batches, columns_of, read_npz
+from ..data.categories import warn_of_ignored
+from ..data.columns import Columns, choose_columns, expand_columns, source_columns
+from ..data.files import SplitSettings, levels_in_files
 from ..model import Model
 from ..models.frontends.numpyro import from_numpyro
 from ..models.frontends.pymc import from_pymc, is_pymc
+from ..models.frontends.sites import argument_names
 from ..results.draw_files import ARVIZ_SUFFIXES, read_tree
 from ..results.loading import load
 from ..space import (
@@ -55,6 +58,11 @@ def load_model(location: str, rows: Any, names: GroupNames = NO_GROUPS) -> Model
         rows: some rows, from which NumPyro and PyMC models learn their shapes.
         names: what the groups are, if there are any.
     """
+    return _converted(location, _defined(location), rows, names)
+
+
+def _defined(location: str) -> Any:
+    """Return what is defined at `file.py:name`."""
     path, _, name = location.rpartition(":")
     if not path or not name:
         raise ValueError(f"the model must be FILE.PY:NAME, e.g. model.py:model; got {location!r}.")
@@ -66,7 +74,11 @@ def load_model(location: str, rows: Any, names: GroupNames = NO_GROUPS) -> Model
             if not key.startswith("_") and not isinstance(value, ModuleType)
         ]
         raise ValueError(f"there is no {name!r} in {path}; it defines {', '.join(public)}.")
-    model = defined[name]
+    return defined[name]
+
+
+def _converted(location: str, model: Any, rows: Any, names: GroupNames) -> Model:
+    """Return a model in any language as a `vcmc.Model`."""
     if isinstance(model, Model):
         return model
     if is_pymc(model):
@@ -111,6 +123,16 @@ def load_rows(path: str, columns: Columns | None) -> Any:
     return choose_columns(read_npz(file), columns)
 
 
+def columns_in_data(path: str, columns: Columns | None) -> Columns | None:
+    """Return columns with the ranges and patterns of --column replaced by names."""
+    if columns is None:
+        return None
+    file = Path(path)
+    return expand_columns(
+        columns, list(read_npz(file) if file.suffix == ".npz" else columns_of(file))
+    )
+
+
 def load_model_and_rows(
     model: str,
     data: str,
@@ -123,10 +145,23 @@ def load_model_and_rows(
     `weights` is the column with the weights of rows, which the model does not see.
     """
     rows = load_rows(data, columns)
-    named = _with_names(_first_rows(rows, columns), columns)
+    defined = _defined(model)
+    first = rows
+    if not isinstance(rows, Mapping):
+        first = _first_rows(rows, columns, defined, {names.groups, weights})
+    named = _with_names(first, columns)
     if weights is not None:
         named.pop(weights, None)
-    return load_model(model, named, names), rows
+    return _converted(model, defined, named, names), rows
+
+
+def _read_names(model: Any) -> Collection[str] | None:
+    """Return the names of the arrays that a model reads; None if it does not say."""
+    if isinstance(model, Model):
+        return model.columns
+    if is_pymc(model):
+        return [variable.name for variable in model.data_vars]
+    return argument_names(model) if callable(model) else None
 
 
 def with_weights(columns: Columns | None, weights: str | None) -> Columns | None:
@@ -145,13 +180,34 @@ def _with_names(rows: Mapping[str, Any], columns: Columns | None) -> dict[str, A
     return {**rows, **frames}
 
 
-def _first_rows(rows: Any, columns: Columns | None) -> Any:
-    """Return the arrays, or the first batch of a file."""
-    if isinstance(rows, Mapping):
-        return rows
-    for batch in batches(rows):
-        return choose_columns(batch, columns)
-    raise ValueError(f"{rows} has no rows.")
+def _first_rows(
+    path: Any, columns: Columns | None, model: Any, extra: Collection[str | None]
+) -> dict[str, Any]:
+    """Return the first batch of a file, as arrays that a model reads.
+
+    Text for a NumPyro model has the levels of the whole file. The columns `extra` are kept.
+    """
+    from pandas import Categorical  # slow to import
+
+    sources = dict(columns or {name: name for name in columns_of(path)})
+    names = _read_names(model)
+    kept = {
+        name: source
+        for name, source in sources.items()
+        if names is None or name in names or name in extra
+    }
+    if not kept or len(kept) == len(sources):
+        kept = sources
+    elif columns is None:
+        warn_of_ignored([name for name in sources if name not in kept])
+    skip = next((name for name in extra if name in kept), None)
+    levels = levels_in_files(path, SplitSettings(1, 0, kept, skip))
+    for batch in batches(path, wanted=source_columns(kept)):
+        chosen: dict[str, Any] = dict(choose_columns(batch, kept))
+        return chosen | {
+            name: Categorical(chosen[name], categories=own) for name, own in levels.items()
+        }
+    raise ValueError(f"{path} has no rows.")
 
 
 def parse_draws(arguments: Sequence[str], one_file_per_shard: bool) -> list[str | list[str]]:

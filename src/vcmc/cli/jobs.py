@@ -21,6 +21,7 @@ from ..inference.combination import combine
 from ..inference.cross_validation import loo
 from ..inference.diagnosis import diagnose
 from ..inference.local_tasks import LocalsMode
+from ..inference.model_rows import model_rows
 from ..inference.pipeline import infer
 from ..inference.refinement import refine
 from ..model import Model
@@ -31,6 +32,7 @@ from ..results.lock import locked
 from .inputs import (
     NO_GROUPS,
     GroupNames,
+    columns_in_data,
     load_model_and_rows,
     load_result,
     parse_draws,
@@ -84,7 +86,7 @@ def run_model(
         refined: whether to refine the combined draws.
         command: the command as typed, which the run directory stores.
     """
-    columns = with_weights(columns, weights)
+    columns = with_weights(columns_in_data(data, columns), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     pool = parse_executor(executor)
     try:
@@ -117,14 +119,17 @@ def _split(
     seed: int,
     columns: Columns | None,
     folder: Path | None,
+    weights: str | None = None,
 ) -> AbstractPartition:
     """Split the rows of a file; they are written to a folder, or reused if they are in it."""
+    rows = model_rows(FileRows(path, columns), model, weights)
     return split(
-        path,
+        rows.path,
         num_shards,
         seed=seed,
         groups=model.local.groups if model.local else None,
-        columns=columns,
+        columns=rows.columns,
+        levels=rows.levels,
         folder=folder,
         progress="lines",
     )
@@ -164,6 +169,7 @@ def combine_files(
         space = parse_spaces(spaces, shapes_of(named_draws(draws)))
         tree = combine(draws, space=space, seed=seed, progress="lines")
     else:
+        columns = columns_in_data(data, columns)
         loaded_model, rows = load_model_and_rows(model, data, columns)
         if not isinstance(rows, Mapping):
             rows = _split(loaded_model, rows, len(shards), seed, columns, None)
@@ -184,7 +190,7 @@ def diagnose_result(
     if model is None or data is None:
         return tree, diagnose(tree)
     weights = weights_of(tree, None)
-    columns = with_weights(columns, weights)
+    columns = with_weights(columns_in_data(data, columns), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     partition = _split_as_before(path, loaded_model, rows, tree, columns)
     return tree, diagnose(tree, loaded_model, partition)
@@ -203,7 +209,7 @@ def refine_result(
     _check_output(out, path)
     tree = load_result(path)
     weights = weights_of(tree, None)
-    columns = with_weights(columns, weights)
+    columns = with_weights(columns_in_data(data, columns), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     partition = _split_as_before(path, loaded_model, rows, tree, columns)
     refined = refine(tree, loaded_model, partition, seed=seed, progress="lines")
@@ -224,6 +230,7 @@ def leave_one_out(
 ) -> "ELPDData":
     """Assess a result by leave-one-out cross-validation on the rows of a data file."""
     tree = load_result(path)
+    columns = columns_in_data(data, columns)
     loaded_model, rows = load_model_and_rows(model, data, columns, names)
     partition = _split_as_before(path, loaded_model, rows, tree, columns)
     pool = parse_executor(executor)
@@ -249,7 +256,7 @@ def _split_as_before(
         return rows
     num_shards, seed = int(tree.attrs.get("num_shards", 1)), int(tree.attrs.get("seed", 0))
     folder = Path(path) / ROWS if Path(path).is_dir() else None
-    return _split(model, rows, num_shards, seed, columns, folder)
+    return _split(model, rows, num_shards, seed, columns, folder, weights_of(tree, None))
 
 
 def _check_output(out: Path, *inputs: str) -> None:

@@ -42,15 +42,17 @@ model = click.option(
 data = click.option(
     "--data",
     metavar="PATH",
-    help="All rows: a Parquet file or a folder of them, a Zarr store, or a NumPy file (.npz).",
+    help="All rows: a Parquet or CSV file or a folder of them, a Zarr store, or a NumPy file "
+    "(.npz).",
 )
 columns = click.option(
     "--column",
     "columns",
     multiple=True,
     metavar="NAME=COLUMN[,COLUMN...]",
-    help="Build the model's array NAME from these columns of the data. Repeat it for every array. "
-    "By default every column is an array of its own.",
+    help="Build the model's array NAME from these columns of the data: names, ranges in the order "
+    "of the file (age:income) and patterns (x9*). Repeat it for every array. By default every "
+    "column is an array of its own.",
 )
 
 

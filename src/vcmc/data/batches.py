@@ -1,4 +1,4 @@
-"""Rows that do not fit into memory, read in batches: Parquet files, Zarr stores, mapped arrays.
+"""Rows that do not fit into memory, read in batches: Parquet and CSV files, Zarr, mapped arrays.
 
 In a folder, names that begin with `.` or `_` are left out, as Spark and PyArrow do: they are
 checkpoints, logs and unfinished files.
@@ -7,7 +7,7 @@ checkpoints, logs and unfinished files.
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import describe
 from .columns import Batch, Encoders, check_group_column
+from .csv_files import CSV
 from .fingerprint import (
     Fingerprint,
     changed_arrays,
@@ -23,7 +24,12 @@ from .fingerprint import (
     fingerprint_arrays,
     fingerprint_files,
 )
-from .parquet import distinct_parquet_batches, parquet_batches
+from .parquet import (
+    distinct_parquet_batches,
+    num_rows_and_columns,
+    parquet_batches,
+    parquet_columns,
+)
 
 BATCH_BYTES = 2**24  # of rows read at once
 PARQUET = (".parquet", ".pq")  # suffixes of Parquet files
@@ -55,11 +61,23 @@ def with_arrays(rows: Any) -> Any:
     }
 
 
-def batches(rows: Any, encoders: Encoders = MappingProxyType({})) -> Iterator[Batch]:
-    """Yield rows that need not be in memory, in batches of about 16 MB."""
+def batches(
+    rows: Any,
+    encoders: Encoders = MappingProxyType({}),
+    wanted: Collection[str] | None = None,
+) -> Iterator[Batch]:
+    """Yield rows that need not be in memory, in batches of about 16 MB.
+
+    Args:
+        rows: rows that are read in batches.
+        encoders: functions of the different values of some columns.
+        wanted: the columns to read, if the rows have them; by default all.
+    """
     source = _source(rows)
     if isinstance(source, list):
-        return parquet_batches(source, BATCH_BYTES, encoders)
+        return parquet_batches(source, BATCH_BYTES, encoders, wanted)
+    if wanted is not None and any(name in wanted for name in source):
+        source = {name: array for name, array in source.items() if name in wanted}
     return _slices(source, "" if isinstance(rows, Mapping) else f"{rows}: ", encoders)
 
 
@@ -99,19 +117,25 @@ def _source(rows: Any) -> list[Path] | Mapping[str, Any]:
     if _is_zarr(path):
         return _zarr(path)
     raise ValueError(
-        f"rows must be a Parquet file ({' or '.join(PARQUET)}), a folder of them, or a Zarr store; "
-        f"got {path}. Pass other files as arrays, e.g. numpy.load(path, mmap_mode='r'), which does "
-        "not load them whole."
+        f"rows must be a Parquet file ({' or '.join(PARQUET)}), a CSV file (.csv), a folder of "
+        f"them, or a Zarr store; got {path}. Pass other files as arrays, e.g. "
+        "numpy.load(path, mmap_mode='r'), which does not load them whole."
     )
 
 
+def columns_of(rows: Any) -> dict[str, bool]:
+    """Return the names of the columns of rows that are read in batches, and which are text."""
+    source = _source(rows)
+    if isinstance(source, list):
+        return parquet_columns(source[0], BATCH_BYTES)
+    return {str(name): np.dtype(array.dtype).kind in "UT" for name, array in source.items()}
+
+
 def parquet_shape(path: Path) -> tuple[int, int] | None:
-    """Return the numbers of rows and of columns of Parquet files; None if there are none."""
+    """Return the numbers of rows and of columns of Parquet or CSV files; None if there are none."""
     if not (files := _parquet_files(path)):
         return None
-    import pyarrow.parquet as pq
-
-    shapes = [(about.num_rows, about.num_columns) for about in map(pq.read_metadata, files)]
+    shapes = [num_rows_and_columns(file, BATCH_BYTES) for file in files]
     return sum(num_rows for num_rows, _ in shapes), shapes[0][1]
 
 
@@ -156,14 +180,17 @@ def _is_zarr(path: Path) -> bool:
 
 
 def _parquet_files(path: Path) -> list[Path]:
-    """Return a Parquet file itself, or those in a folder and below, links included, in order."""
+    """Return a Parquet or CSV file itself, or those in a folder and below, in order.
+
+    Links are followed. In a folder that has Parquet files, CSV files are left out.
+    """
     if not path.exists():
         raise FileNotFoundError(
-            "rows must be a Parquet file, a folder of them, or a Zarr store; "
+            "rows must be a Parquet or CSV file, a folder of them, or a Zarr store; "
             f"there is no {path} (the current folder is {Path.cwd()})."
         )
     if not path.is_dir():
-        return [path] if path.suffix in PARQUET else []
+        return [path] if path.suffix in (*PARQUET, *CSV) else []
     found: list[Path] = []
     visited: set[str] = set()
     for folder, folders, names in os.walk(path, followlinks=True):
@@ -176,9 +203,10 @@ def _parquet_files(path: Path) -> list[Path]:
         found += [
             Path(folder, name)
             for name in names
-            if name.endswith(PARQUET) and not name.startswith(HIDDEN)
+            if name.endswith((*PARQUET, *CSV)) and not name.startswith(HIDDEN)
         ]
-    return sorted(found)
+    parquet = [file for file in found if file.suffix in PARQUET]
+    return sorted(parquet or ([] if _is_zarr(path) else found))
 
 
 def _slices(

@@ -17,6 +17,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
@@ -24,8 +25,16 @@ from typing import Any, BinaryIO, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .batches import batches, changed_rows, check_outside, fingerprint_rows
-from .columns import Columns, choose_columns
+from .batches import (
+    batches,
+    changed_rows,
+    check_outside,
+    columns_of,
+    distinct_batches,
+    fingerprint_rows,
+)
+from .categories import Levels, level_numbers
+from .columns import Columns, check_sources, choose_columns, source_columns
 from .folders import claim, open_like_folder
 from .group_labels import SplitGroups, assign_groups, index_groups, label_source
 from .rows import as_rows, native
@@ -59,6 +68,8 @@ class FilePartition(AbstractPartition):
             self.source: dict[str, Any] = manifest["source"]
             self._checksums: list[list[int]] = manifest["checksums"]
             self._groups_checksum: int | None = manifest.get("groups_checksum")
+            levels = manifest.get("levels", {})
+            self.levels = {name: np.array(labels) for name, labels in levels.items()}
         except (OSError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{self.folder} must be a folder from vcmc.split with a readable {MANIFEST}; "
@@ -123,6 +134,7 @@ class SplitSettings(NamedTuple):
     seed: int
     columns: Columns | None
     groups: str | None
+    levels: dict[str, list[str]] | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return the settings as they are read from a file."""
@@ -170,14 +182,17 @@ def write_split(
     for file in folder.iterdir():  # of a split that was interrupted
         if OWN_FILES.fullmatch(file.name):
             file.unlink()
-    writer, groups = _write_rows(rows, settings, folder, advance)
-    manifest = {
+    levels = levels_in_files(rows, settings)
+    writer, groups = _write_rows(rows, settings, levels, folder, advance)
+    manifest: dict[str, Any] = {
         "version": VERSION,
         "sizes": writer.sizes.tolist(),
         "columns": writer.columns,
         "checksums": writer.checksums,
         "source": {**settings.plain(), **source},
     }
+    if levels:
+        manifest["levels"] = {name: np.asarray(own).tolist() for name, own in levels.items()}
     if groups:
         manifest["groups_checksum"] = groups.write(folder)
     new = folder / (MANIFEST + ".new")
@@ -187,19 +202,48 @@ def write_split(
     return FilePartition(folder)
 
 
+def levels_in_files(rows: Any, settings: SplitSettings) -> Levels:
+    """Return the levels of columns of text: those of the settings, or all that occur, in order."""
+    is_text = columns_of(rows)
+    check_sources(settings.columns, is_text)
+    sources = settings.columns or {name: name for name in is_text}
+    known = settings.levels or {}
+    levels: dict[str, np.ndarray] = {}
+    for name, source in sources.items():
+        if not isinstance(source, str) or not is_text.get(source) or name == settings.groups:
+            continue
+        if name in known:
+            levels[name] = np.array(known[name])
+            continue
+        labels: set[str] = set()
+        for values, codes in distinct_batches(rows, source):
+            labels.update(str(value) for value in values[np.unique(codes[codes >= 0])])
+        levels[name] = np.array(sorted(labels))
+    return levels
+
+
 def _write_rows(
-    rows: Any, settings: SplitSettings, folder: Path, advance: Callable[[int], None]
+    rows: Any,
+    settings: SplitSettings,
+    levels: Levels,
+    folder: Path,
+    advance: Callable[[int], None],
 ) -> tuple[ShardWriter, SplitGroups | None]:
     """Write rows to the files of their shards; return what was written, and the groups, if any."""
-    num_shards, seed, columns, column = settings
+    num_shards, seed, columns, column, _ = settings
     assignment = ShardAssignment(num_shards, seed)
     writer = ShardWriter(folder, num_shards)
-    groups, encoders = None, {}
+    groups = None
+    encoders: dict[str, Any] = {
+        label_source(name, columns): partial(level_numbers, name, levels=own)
+        for name, own in levels.items()
+    }
     if column is not None:
         index = index_groups(rows, column, columns)
         groups = SplitGroups(column, index, assign_groups(index.counts, num_shards, seed))
-        encoders = {label_source(column, columns): index.numbers}
-    for batch in batches(rows, encoders):
+        encoders[label_source(column, columns)] = index.numbers
+    wanted = None if columns is None else source_columns(columns)
+    for batch in batches(rows, encoders, wanted):
         arrays = as_rows(choose_columns(batch, columns), writer.num_rows)
         count = len(next(iter(arrays.values())))
         writer.write(

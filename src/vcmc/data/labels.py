@@ -5,6 +5,7 @@ parameter from its *prior* if the dims or coords of its draws are not the model'
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,8 +112,30 @@ class Labels(NamedTuple):
             names[name] = axes
         return names
 
+    def elements(self, name: str, shape: tuple[int, ...]) -> dict[tuple[int, ...], str]:
+        """Return the names of the elements of a parameter by index, e.g. `beta[age]`.
+
+        An axis is labelled by numbers if it has no dim, if its labels are not unique, or if its
+        size is another one, as that of the unconstrained coordinates of a simplex is.
+        """
+        dims = self.dims.get(name, ())
+        dims = dims if len(dims) == len(shape) else (None,) * len(shape)
+        labels = [self._axis(dim, size) for dim, size in zip(dims, shape, strict=True)]
+        by_index = zip(np.ndindex(*shape), product(*labels), strict=True)
+        return {index: element_label(name, own) for index, own in by_index}
+
+    def _axis(self, dim: str | None, size: int) -> list[str]:
+        values = [] if dim is None else [str(v) for v in self.coords.get(dim, [])]
+        return values if len(set(values)) == size == len(values) else list(map(str, range(size)))
+
 
 NO_LABELS = Labels({}, {})
+
+
+def element_label(name: str, index: Iterable[Any]) -> str:
+    """Return the label of an element of a parameter, e.g. `beta[3]` or `beta[age]`."""
+    labels = list(map(str, index))
+    return f"{name}[{','.join(labels)}]" if labels else name
 
 
 def default_dim(name: str, axis: int) -> str:

@@ -3,7 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from ..progress import ProgressDisplay, ProgressMode, Stage
 from .batches import is_large, with_arrays
+from .categories import NO_LEVELS, Levels, encode_text, is_text
 from .columns import Columns, check_columns
 from .files import FilePartition, SplitSettings, split_to_files, write_split
 from .folders import discard, temporary_folder
@@ -34,6 +35,7 @@ class Partition(AbstractPartition):
     rows: dict[str, np.ndarray]
     members: tuple[np.ndarray, ...]
     """For each shard, the indices of its rows."""
+    levels: Levels = field(default_factory=dict)
 
     in_memory = True
 
@@ -77,6 +79,7 @@ def split(
     stratify: Any = None,
     groups: Any = None,
     columns: Columns | None = None,
+    levels: Levels | None = None,
     folder: str | Path | None = None,
     progress: ProgressMode = True,
 ) -> Partition | FilePartition:
@@ -88,7 +91,7 @@ def split(
 
     Args:
         rows: a mapping of arrays with one leading axis, or a pandas or polars data frame; or the
-            path of a Parquet file, of a folder of them, or of a Zarr store; or a mapping of
+            path of a Parquet or CSV file, of a folder of them, or of a Zarr store; or a mapping of
             memory-mapped arrays.
         num_shards: number of shards, from 1 to the number of rows.
         seed: seed of the shuffle.
@@ -99,6 +102,9 @@ def split(
             batches it is a column, which may hold labels of any kind.
         columns: the arrays to make of a file's columns, e.g.
             `{"y": "clicked", "x": ["age", "income"]}`; by default an array for each.
+        levels: the levels of columns of text, whose numbers take their place, e.g.
+            `model.levels`; by default all that occur, in alphabetical order or in that of a
+            categorical column.
         folder: folder for the files of rows that are read in batches; by default a temporary
             one. On a cluster, choose one that all machines can read.
         progress: show how many rows were read in batches, if standard error is a terminal;
@@ -115,9 +121,11 @@ def split(
         check_seed(seed)
         check_columns(columns)
         _check_batched(stratify, groups)
-        settings = SplitSettings(num_shards, seed, columns, groups)
+        known = _settings_levels(rows, columns, groups, levels or NO_LEVELS)
+        settings = SplitSettings(num_shards, seed, columns, groups, known)
         return _split_on_disk(_batched(rows, groups), settings, folder, progress)
-    arrays = as_rows(rows)
+    encoded, found = encode_text(rows, levels or NO_LEVELS)
+    arrays = as_rows(encoded)
     num_rows = len(next(iter(arrays.values())))
     if not isinstance(num_shards, int | np.integer):
         raise TypeError(f"num_shards must be an integer, e.g. num_shards=20; got {num_shards!r}.")
@@ -140,10 +148,26 @@ def split(
     else:
         order = np.random.default_rng(seed).permutation(num_rows)
         if stratify is not None:
-            levels = _labels(stratify, arrays, num_rows, "stratify")
-            order = order[np.argsort(levels[order], kind="stable")]
+            strata = _labels(stratify, arrays, num_rows, "stratify")
+            order = order[np.argsort(strata[order], kind="stable")]
         members = [order[shard::num_shards] for shard in range(num_shards)]
-    return Partition(arrays, tuple(np.sort(indices) for indices in members))
+    return Partition(arrays, tuple(np.sort(indices) for indices in members), found)
+
+
+def _settings_levels(
+    rows: Any, columns: Columns | None, groups: str | None, levels: Levels
+) -> dict[str, list[str]] | None:
+    """Return the levels that the user names, and those of columns of text in memory."""
+    known = dict(levels)
+    if not is_large(rows):
+        own = encode_text(rows, skip={groups})[1]
+        sources = columns or {name: name for name in own}
+        known = {
+            name: own[source]
+            for name, source in sources.items()
+            if isinstance(source, str) and source in own
+        } | known
+    return {name: np.asarray(own).tolist() for name, own in known.items()} or None
 
 
 def _check_batched(stratify: Any, groups: Any) -> None:
@@ -162,11 +186,17 @@ def _check_batched(stratify: Any, groups: Any) -> None:
 
 def _batched(rows: Any, groups: str | None) -> Any:
     """Return rows in a form that is read in batches; labels that are in memory are checked."""
-    if groups is None:
-        return with_arrays(rows) if is_large(rows) else as_rows(rows)
-    if isinstance(rows, str | os.PathLike):
-        return rows
+    if isinstance(rows, str | os.PathLike) or (groups is None and is_large(rows)):
+        return with_arrays(rows)
     columns = dict(named_columns(rows))
+    if groups is None:
+        text = {name for name, column in columns.items() if is_text(column)}
+        numbers = {name: column for name, column in columns.items() if name not in text}
+        arrays = as_rows(numbers) if numbers or not text else {}
+        return {
+            str(name): np.asarray(column, str) if name in text else arrays[str(name)]
+            for name, column in columns.items()
+        }
     if groups in columns and not is_large({groups: columns[groups]}):
         columns[groups] = checked_labels(columns[groups], f"rows[{groups!r}]")
     return with_arrays(columns)

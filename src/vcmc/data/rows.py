@@ -45,6 +45,13 @@ def native(array: Array | np.ndarray) -> np.ndarray:
 
 
 def named_columns(rows: Any) -> Mapping[str, Any]:
+    """Return the columns of rows in memory by name, those of frames as arrays."""
+    if isinstance(rows, Mapping):
+        return original_columns(rows)
+    return {name: column.to_numpy() for name, column in original_columns(rows).items()}
+
+
+def original_columns(rows: Any) -> Mapping[str, Any]:
     """Return the columns of rows in memory by name, as they are."""
     if isinstance(rows, Mapping):
         _check_names(rows)
@@ -53,10 +60,10 @@ def named_columns(rows: Any) -> Mapping[str, Any]:
         raise TypeError("rows must be data; got a LazyFrame, a plan to read them: rows.collect().")
     if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):  # pandas, polars
         _check_names(rows.columns)
-        return {name: rows[name].to_numpy() for name in rows.columns}
+        return {name: rows[name] for name in rows.columns}
     raise TypeError(
         'rows must be a mapping of named arrays, e.g. {"x": x, "y": y}, a pandas or polars data '
-        "frame, the path of a Parquet file or a Zarr store, or a Partition from vcmc.split; "
+        "frame, the path of a Parquet or CSV file or a Zarr store, or a Partition from vcmc.split; "
         f"got {type(rows).__name__}."
     )
 
@@ -95,8 +102,8 @@ def _as_array(name: str, column: Any, first: int) -> np.ndarray:
         raise ValueError(f"rows must hold at least one row; got rows[{name!r}] of length 0.")
     if array.dtype.kind not in NUMBER_KINDS:
         raise ValueError(
-            f"rows[{name!r}] must hold numbers or booleans; got dtype {array.dtype}. "
-            "Encode categories as integers, and give all rows the same shape."
+            f"rows[{name!r}] must hold numbers, booleans or text; got dtype {array.dtype}. "
+            "Encode other categories as integers, and give all rows the same shape."
         )
     if array.size == 0:
         raise ValueError(

@@ -8,6 +8,7 @@ other processes as it is. A partition that holds rows defines in `subset` the pa
 import abc
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -134,6 +135,9 @@ class AbstractPartition(abc.ABC):
 
     in_memory: bool = False
     """Whether loaded shards may all be cached, as all rows are in memory anyway."""
+
+    levels: Mapping[str, np.ndarray] = MappingProxyType({})
+    """Levels of those columns that were text, and hold their numbers."""
 
     is_weighted: bool = False
     """Whether rows have weights of their own, which not all samplers take."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .batches import open_arrays, parquet_shape
+from .categories import Levels
 from .columns import Columns
 from .rows import named_columns
 
@@ -33,6 +34,7 @@ class FileRows:
 
     path: Any
     columns: Columns | None = None
+    levels: Levels | None = None
 
 
 def rows_size(rows: Any) -> RowsSize:

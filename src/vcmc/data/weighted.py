@@ -28,6 +28,8 @@ def weighted(partition: AbstractPartition, column: str) -> AbstractPartition:
         column: the column with weights.
     """
     plain = partition.partition if isinstance(partition, GroupedPartition) else partition
+    if column in plain.levels:
+        raise ValueError(f"the weights rows[{column!r}] must hold numbers or booleans; got text.")
     if isinstance(plain, Partition):
         _check_present(column, plain.rows)
         check_weights(column, plain.rows[column])

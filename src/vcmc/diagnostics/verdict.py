@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ..data.labels import NO_LABELS, Labels
 from ..linalg.stein import MIN_CURVATURE
 from .html_table import html_note, html_table
 from .selfcheck import MAX_GAUSSIAN_SHARE, MAX_NONLINEAR_SHARE, Errors, SelfCheck
@@ -28,6 +29,7 @@ MAX_STANDARD_ERROR, MAX_QUANTILE_STANDARD_ERROR = 0.2, 0.1
 NUM_MONTE_CARLO_ERRORS = 4.0  # errors that chance explains, in Monte Carlo standard errors …
 MAX_CHANCE_ERROR = 0.2  # … but none above this
 MAX_TABLE_ROWS = 30  # of a printed diagnosis
+MIN_LABEL_WIDTH = 14  # characters of its first column
 MAX_TEXT_WIDTH = 100  # characters of its lines
 TABLE_HEADS = ("", "mean off by (sd)", "sd off by (%)", "5 %, 95 % quantiles off by (sd)")
 
@@ -68,6 +70,7 @@ class Diagnosis:
         not_linear: the largest share of the scores that is not linear in the draws: zero for a
             Gaussian posterior.
         basis: what a good verdict rests on if the errors cannot be estimated.
+        labels: dims and coords of parameters, by which their elements are named.
     """
 
     verdict: Level
@@ -79,13 +82,14 @@ class Diagnosis:
     ksd_p_value: float = np.nan
     not_linear: float = np.nan
     basis: str = ""
+    labels: Labels = NO_LABELS
 
     @property
     def text(self) -> str:
         """The verdict in a few sentences."""
         sentences = [UNKNOWN if self.verdict == "unknown" else f"The result is {self.verdict}."]
         if self.errors:
-            sentences.append(f"Largest estimated errors: {_largest(self.errors)}.")
+            sentences.append(f"Largest estimated errors: {_largest(self.errors, self.labels)}.")
         sentences += [self.basis] if self.basis else []
         sentences += self.reasons
         if self.can_be_refined:
@@ -93,9 +97,11 @@ class Diagnosis:
         return " ".join(sentences)
 
     def __str__(self) -> str:
+        cells = [TABLE_HEADS, *self._cells()]
+        width = max(MIN_LABEL_WIDTH, *(len(label) for label, *_ in cells[: MAX_TABLE_ROWS + 1]))
         rows = [
-            f"{label:14s} {mean:>16s} {sd:>15s} {quantiles:>33s}"
-            for label, mean, sd, quantiles in [TABLE_HEADS, *self._cells()]
+            f"{label:{width}s} {mean:>16s} {sd:>15s} {quantiles:>33s}"
+            for label, mean, sd, quantiles in cells
         ]
         if len(rows) > MAX_TABLE_ROWS + 1:
             rows[MAX_TABLE_ROWS:] = [f"… and {len(rows) - MAX_TABLE_ROWS} more"]
@@ -119,7 +125,7 @@ class Diagnosis:
     def _cells(self) -> list[tuple[str, str, str, str]]:
         """Return the table of errors as text."""
         cells = []
-        for name, label, index in _entries(self.errors):
+        for name, label, index in _entries(self.errors, self.labels):
             mean, mean_se, sd, sd_se, *tails = (values[index] for values in self.errors[name])
             low, low_se, high, high_se = tails
             columns = f"{mean:+8.3f} ± {mean_se:.3f}", f"{100 * sd:+7.1f} ± {100 * sd_se:.1f}"
@@ -139,6 +145,7 @@ class Evidence(NamedTuple):
             Gaussian and scores show that means and sds are right.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         reweighted: whether the errors were estimated by importance sampling.
+        labels: dims and coords of parameters.
     """
 
     ess: float
@@ -147,6 +154,7 @@ class Evidence(NamedTuple):
     remarks: Sequence[str] = ()
     exact: str = ""
     reweighted: bool = False
+    labels: Labels = NO_LABELS
 
 
 def judge(
@@ -169,7 +177,7 @@ def judge(
     basis = "" if errors else _unknown_errors(check)
     uncertainties: list[str] = []
     if not faults:
-        uncertainties = [*_uncertainties(errors, evidence.ess), *evidence.doubts]
+        uncertainties = [*_uncertainties(errors, evidence), *evidence.doubts]
         if basis and not evidence.exact:
             uncertainties.insert(0, basis)
     if faults or uncertainties or not check.not_linear <= MAX_GAUSSIAN_SHARE:
@@ -186,6 +194,7 @@ def judge(
         errors,
         *numbers,
         basis=basis if level == "good" else "",
+        labels=evidence.labels,
     )
 
 
@@ -204,7 +213,8 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], evidence: Evidence) 
         )
     for statistic, noun in STATISTICS.items():
         limit = _limit(statistic, evidence.ess)
-        large = [error for error in _of_statistic(errors, statistic) if error.lower_bound > limit]
+        found = _of_statistic(errors, statistic, evidence.labels)
+        large = [error for error in found if error.lower_bound > limit]
         if large:
             worst = max(large, key=lambda error: abs(error.value))
             faults.append(
@@ -226,13 +236,13 @@ def _unknown_errors(check: SelfCheck) -> str:
     )
 
 
-def _uncertainties(errors: Mapping[str, Errors], ess: float) -> list[str]:
+def _uncertainties(errors: Mapping[str, Errors], evidence: Evidence) -> list[str]:
     """Return a sentence if the errors are not known well enough to call the result good."""
     for statistic, noun in STATISTICS.items():
-        limit = _limit(statistic, ess)
+        limit = _limit(statistic, evidence.ess)
         unclear = [
             error
-            for error in _of_statistic(errors, statistic)
+            for error in _of_statistic(errors, statistic, evidence.labels)
             if error.standard_error > error.max_standard_error or error.likely_size > limit
         ]
         if unclear:
@@ -292,16 +302,22 @@ class EstimatedError(NamedTuple):
         return abs(self.value) - 2 * self.standard_error
 
 
-def estimated_errors(errors: Mapping[str, Errors]) -> list[EstimatedError]:
-    """Return all estimated errors."""
-    return [error for statistic in STATISTICS for error in _of_statistic(errors, statistic)]
+def estimated_errors(diagnosis: Diagnosis) -> list[EstimatedError]:
+    """Return all estimated errors of a diagnosis."""
+    return [
+        error
+        for statistic in STATISTICS
+        for error in _of_statistic(diagnosis.errors, statistic, diagnosis.labels)
+    ]
 
 
 def _with_others(worst: EstimatedError, errors: list[EstimatedError]) -> str:
     return worst.label + ("" if len(errors) == 1 else f" (and {len(errors) - 1} more)")
 
 
-def _of_statistic(errors: Mapping[str, Errors], statistic: Statistic) -> list[EstimatedError]:
+def _of_statistic(
+    errors: Mapping[str, Errors], statistic: Statistic, labels: Labels
+) -> list[EstimatedError]:
     """Return the errors of all means, of all sds, or of all quantiles at a level."""
     return [
         EstimatedError(
@@ -310,7 +326,7 @@ def _of_statistic(errors: Mapping[str, Errors], statistic: Statistic) -> list[Es
             float(getattr(errors[name], statistic)[index]),
             float(getattr(errors[name], statistic + "_se")[index]),
         )
-        for name, label, index in _entries(errors)
+        for name, label, index in _entries(errors, labels)
     ]
 
 
@@ -321,12 +337,12 @@ def _limit(statistic: Statistic, ess: float) -> float:
     return float(np.clip(NUM_MONTE_CARLO_ERRORS * standard_error, MAX_ERROR, MAX_CHANCE_ERROR))
 
 
-def _largest(errors: Mapping[str, Errors]) -> str:
+def _largest(errors: Mapping[str, Errors], labels: Labels) -> str:
     """Return the largest error of a mean, of an sd and of a quantile, in words."""
     kinds: tuple[tuple[Statistic, ...], ...] = ("mean",), ("sd",), ("q05", "q95")
     largest = [
         max(
-            (error for statistic in kind for error in _of_statistic(errors, statistic)),
+            (error for statistic in kind for error in _of_statistic(errors, statistic, labels)),
             key=lambda error: abs(error.value),
             default=None,
         )
@@ -335,11 +351,13 @@ def _largest(errors: Mapping[str, Errors]) -> str:
     return "; ".join(f"{error.noun} of {error.label} {error}" for error in largest if error)
 
 
-def _entries(errors: Mapping[str, Errors]) -> list[tuple[str, str, tuple[int, ...]]]:
+def _entries(
+    errors: Mapping[str, Errors], labels: Labels
+) -> list[tuple[str, str, tuple[int, ...]]]:
     """Return parameter, label and index of every scalar that has errors: constants have none."""
     return [
-        (name, name + (f"[{','.join(map(str, index))}]" if index else ""), index)
+        (name, label, index)
         for name, parameter in errors.items()
-        for index in np.ndindex(np.shape(parameter.mean))
+        for index, label in labels.elements(name, np.shape(parameter.mean)).items()
         if all(np.isfinite(values[index]) for values in parameter)
     ]

@@ -19,7 +19,7 @@ from ..diagnostics.selfcheck import Errors, self_check
 from ..diagnostics.verdict import Diagnosis, Evidence, Level, judge
 from ..errors import warn_doubtful
 from ..model import Model
-from ..results.tree import draws_by_parameter, make_tree
+from ..results.tree import draws_by_parameter, make_tree, tree_labels
 from ..target import Target
 from .drift import drift
 
@@ -210,7 +210,7 @@ def _diagnose_draws(
     if known is not None:
         shapes = {name: values.shape[1:] for name, values in params_at(jnp.asarray(flat)).items()}
         errors = _by_parameter(known, shapes)
-    evidence = Evidence(ess, faults, doubts, remarks, exact, reweighted is not None)
+    evidence = Evidence(ess, faults, doubts, remarks, exact, reweighted is not None, model.labels)
     return judge(check, errors, notes, evidence)
 
 
@@ -267,7 +267,10 @@ def stored_diagnosis(tree: "DataTree") -> Diagnosis:
     can_be_refined = bool(tree.attrs["can_be_refined"])
     basis = tree.attrs.get("verdict_basis", "")
     verdict = tree.attrs["verdict"]
-    return Diagnosis(verdict, reasons, can_be_refined, errors, **numbers, basis=basis)
+    labels = tree_labels(tree)
+    return Diagnosis(
+        verdict, reasons, can_be_refined, errors, **numbers, basis=basis, labels=labels
+    )
 
 
 def weights_attribute(weights: str | None) -> dict[str, str]:

@@ -27,6 +27,7 @@ from ..space import Product, Space
 from .arguments import check_combiner, check_model_with_rows
 from .combination import combine
 from .memory import PeakMemory
+from .model_rows import model_rows
 from .partitioning import as_partition
 from .pipeline import infer
 
@@ -80,7 +81,8 @@ def compare(
         warnings.simplefilter("ignore", DoubtfulWarning)  # the table has the verdicts
         trees_by_prior: dict[Any, Any] = {}
         if isinstance(source, Model):
-            model, rows = source, as_partition(rows, num_shards, seed, local=source.local)
+            model, rows = source, model_rows(rows, source)
+            rows = as_partition(rows, num_shards, seed, local=source.local)
             for kind in sorted({combiner.needs.prior for combiner in named.values()}):
                 first = Swiss() if kind == "powered" else Average()
                 trees_by_prior[kind] = infer(

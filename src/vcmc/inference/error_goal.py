@@ -66,7 +66,7 @@ def shortfall(diagnosis: Diagnosis, error: float) -> str:
     if not diagnosis.errors:
         reason = diagnosis.basis or "its errors cannot be estimated."
         return f"The error goal of {error:g} sd cannot be confirmed: {reason}"
-    largest = max(estimated_errors(diagnosis.errors), key=_size, default=None)
+    largest = max(estimated_errors(diagnosis), key=_size, default=None)
     if largest is None or _size(largest) <= error:
         return ""
     return (

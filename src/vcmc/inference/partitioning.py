@@ -15,6 +15,7 @@ from ..data.weighted import weighted
 from ..groups.local_model import LocalModel
 from ..model import Model
 from ..progress import ProgressMode
+from .model_rows import model_rows
 from .request import Request
 from .shard_count import choose_partition
 
@@ -57,7 +58,13 @@ def as_partition(
         return LazyRows(rows, num_shards)
     if isinstance(rows, FileRows):
         return split(
-            rows.path, num_shards, seed=seed, columns=rows.columns, folder=folder, progress=progress
+            rows.path,
+            num_shards,
+            seed=seed,
+            columns=rows.columns,
+            levels=rows.levels,
+            folder=folder,
+            progress=progress,
         )
     folder = folder if is_large(rows) else None
     return split(rows, num_shards, seed=seed, folder=folder, progress=progress)
@@ -76,7 +83,7 @@ def _with_weights(rows: Any, weights: str) -> Any:
     """Return rows whose arrays, where they are made of chosen columns, include the weights."""
     if not isinstance(rows, FileRows) or rows.columns is None or weights in rows.columns:
         return rows
-    return FileRows(rows.path, {**rows.columns, weights: weights})
+    return FileRows(rows.path, {**rows.columns, weights: weights}, rows.levels)
 
 
 def _by_groups(
@@ -106,6 +113,7 @@ def _by_groups(
         seed=seed,
         groups=local.groups,
         columns=source.columns,
+        levels=source.levels,
         folder=folder,
         progress=progress,
     )
@@ -138,6 +146,7 @@ def choose_shards(
     The request is returned with the reason for their number.
     """
     folder = request.store.rows if request.store else None
+    rows = model_rows(rows, model, request.weights)
     split_rows = partial(
         as_partition,
         rows,

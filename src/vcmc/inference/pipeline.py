@@ -21,6 +21,7 @@ from .assessment import result_tree
 from .clock import Clock
 from .local_stage import check_mode
 from .local_tasks import LocalsMode
+from .model_rows import model_rows
 from .partitioning import as_partition, choose_shards
 from .preparation import checked_target, prepare
 from .request import Request
@@ -151,6 +152,7 @@ def infer(
             return _run(model, partition, request, **options)
         except TooManyShards as too_many:
             fewer = too_many.fewer
+        rows = model_rows(rows, model, weights)
         partition = as_partition(rows, fewer.number, seed, local=model.local, weights=weights)
         request = replace(request, num_shards_reason=fewer.reason, may_reduce_shards=False)
         return _run(model, partition, request, **options)

@@ -28,6 +28,7 @@ from ..progress import ProgressDisplay, ProgressMode
 from ..results.prediction_files import PredictionFile, check_out
 from .arguments import check_integer, check_model, check_result
 from .assessment import posterior_points
+from .model_rows import model_rows
 from .pointwise import Pointwise
 from .prediction_blocks import Block, BlockWork, as_drawn, map_blocks, summarized
 from .prediction_groups import LocalDraws, identity, local_draws
@@ -84,7 +85,7 @@ def predict(
     check_result(tree)
     _check_simulates(model)
     check_seed(seed)
-    stream = RowStream(rows)
+    stream = RowStream(model_rows(rows, model))
     path = None if out is None else _check_out(out, stream, draws)
     points = posterior_points(tree, model)
     chosen = _chosen_draws(points.shape, num_draws)

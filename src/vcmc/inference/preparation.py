@@ -41,6 +41,7 @@ from .assessment import weights_attribute
 from .chains import Plan
 from .clock import Clock
 from .draw_counts import initial_shard_draws
+from .model_rows import model_rows
 from .partitioning import as_partition
 from .request import Request, supports_prior
 from .run_record import RunRecord
@@ -182,7 +183,7 @@ def result_target(
     executor = executor_of(executor)
     check_seed(seed)
     partition = as_partition(
-        rows,
+        model_rows(rows, model, weights),
         None if isinstance(rows, AbstractPartition) else num_shards,
         seed,
         local=model.local,

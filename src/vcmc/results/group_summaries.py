@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from .quantities import element_label, local_names
+from ..data.labels import element_label
+from .quantities import local_names
 from .tree import NUM_ROWS, SIZES_GROUP
 
 if TYPE_CHECKING:

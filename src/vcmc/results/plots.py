@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.labels import element_label
 from .comparison import Comparison
 from .figure import new_figure
 from .posterior_checks import PosteriorCheck
@@ -18,7 +19,6 @@ from .quantities import (
     Quantity,
     densities,
     density_range,
-    element_label,
     outlier_threshold,
     quantiles,
     quantities,

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
+from ..data.labels import element_label
 from ..diagnostics.shards import FALSE_ALARM_RATE
 from ..diagnostics.verdict import MAX_ERROR
 from .tree import DEFAULT_DIMS
@@ -91,11 +92,6 @@ def local_names(tree: "DataTree") -> list[str]:
         return [str(name) for name in tree["local_mean"].data_vars]
     arrays = tree["posterior"].data_vars if "posterior" in tree.children else {}
     return [str(name) for name, array in arrays.items() if tree.attrs["groups"] in array.dims]
-
-
-def element_label(name: str, index: tuple[Any, ...]) -> str:
-    """Return the label of an element of a parameter, e.g. `beta[3]` or `beta[age]`."""
-    return name + (f"[{','.join(map(str, index))}]" if index else "")
 
 
 def element_labels(array: "DataArray") -> Labels:

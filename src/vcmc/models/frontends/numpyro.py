@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpyro.distributions.constraints import Constraint
 
-from ...data.rows import Rows, as_rows
+from ...data.categories import check_order, encode_text, read_columns, text_coords
+from ...data.rows import Rows, as_rows, original_columns
 from ...errors import warn_user
 from ...groups.quadrature import AbstractQuadrature
 from ...model import Derived, LogLikelihood, Model
@@ -35,7 +36,16 @@ from .labels import site_labels
 from .numpyro_groups import UserLabels, grouped_model
 from .numpyro_predictive import SiteSimulator
 from .recognition import recognised_groups
-from .sites import Seeded, Site, log_prob, renamed_sites, result_name, sites_on, trace_at
+from .sites import (
+    Seeded,
+    Site,
+    argument_names,
+    log_prob,
+    renamed_sites,
+    result_name,
+    sites_on,
+    trace_at,
+)
 
 
 def from_numpyro(
@@ -57,7 +67,9 @@ def from_numpyro(
 
     Args:
         model: a NumPyro model, whose arguments are the names of the rows.
-        rows: rows to learn shapes from: all of them, or the first few.
+        rows: rows to learn shapes from: all of them, or the first few. Columns that are not
+            arguments of the model are ignored. Columns of text become numbers of their levels,
+            which are the labels along a plate or dim with the column's name.
         constants: arguments that are not per row, e.g. a number of groups.
         space: spaces that say more than the support does, e.g. `vcmc.Exchangeable`.
         prior_sites: names of `numpyro.factor` sites that belong to the prior.
@@ -87,6 +99,11 @@ def from_numpyro(
     if not callable(model):
         raise TypeError(f"model must be a NumPyro model, a function of its rows; got {model!r}.")
     dims = {result_name(name): axes for name, axes in (dims or {}).items()}
+    coords, given = dict(coords or {}), rows
+    rows = read_columns(rows, argument_names(model))
+    columns, levels = encode_text(rows, text_coords(coords), skip={groups})
+    check_order(levels, coords)
+    coords = {**levels, **coords}
     if groups is not None:
         if factors := [*prior_sites, *likelihood_sites]:
             raise ValueError(
@@ -95,16 +112,17 @@ def from_numpyro(
             )
         return grouped_model(
             model,
-            rows,
+            given,
+            columns,
             (groups, num_groups, group_rows),
             constants or {},
             _check_arguments,
             {result_name(name): part for name, part in (space or {}).items()},
             quadrature,
-            UserLabels(dims, coords or {}),
+            UserLabels(dims, coords),
         )
-    arrays = as_rows(rows)
-    _check_arguments(model, arrays, constants or {})
+    _check_arguments(model, original_columns(given), constants or {})
+    arrays = as_rows(columns)
     seeded = Seeded(model, constants or {})
     few, more = sites_on(seeded, arrays, FEW_ROWS), sites_on(seeded, arrays, MORE_ROWS)
     prior_sites = tuple(map(result_name, prior_sites))
@@ -137,7 +155,7 @@ def from_numpyro(
     check_prior(prior_given, examples, arrays, "pass it in constants={...}")
     _warn_of_groups(log_likelihood, spaces, arrays, constants or {})
     derived = _derived(seeded, few, more, arrays, examples)
-    dims, coords = site_labels(seeded, few, rows, arrays, dims, coords or {})
+    dims, coords = site_labels(seeded, few, rows, arrays, dims, coords)
     renamed = renamed_sites(trace_at(seeded, examples[0], template))
     return Model(
         spaces,
@@ -146,6 +164,7 @@ def from_numpyro(
         derived=derived,
         dims=dims,
         coords=coords,
+        columns=arrays,
         renamed=renamed,
         simulate=SiteSimulator(model, constants or {}, _value_axes(roles, few, more)),
     )
@@ -353,13 +372,15 @@ def _derived(
 def _check_arguments(
     model: Callable[..., Any], arrays: Mapping[str, Any], constants: Mapping[str, Any]
 ) -> None:
+    """Refuse constants that a model does not take, and rows that do not have what it needs."""
     parameters = inspect.signature(model).parameters.values()
     named = {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     required = {p.name for p in parameters if p.default is p.empty and p.name in named}
     unknown = set() if takes_any else {*arrays, *constants} - named
     missing = required - {*arrays, *constants}
-    if unknown or missing:
+    is_read = takes_any or named & set(arrays)
+    if missing or unknown & set(constants) or not is_read:  # other columns of rows are ignored
         raise ValueError(
             f"the names of rows and constants must be the model's arguments {sorted(named)}; got "
             f"rows {list(arrays)} and constants {list(constants)}"

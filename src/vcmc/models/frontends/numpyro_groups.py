@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ...data.columns import check_group_column
 from ...data.grouped import checked_table, encode_groups
-from ...data.rows import Rows, as_rows, native
+from ...data.rows import Rows, as_rows, native, original_columns
 from ...groups.quadrature import AbstractQuadrature
 from ...model import Model
 from ...space import Params, Product, Scalar, Space
@@ -44,6 +45,7 @@ class UserLabels(NamedTuple):
 def grouped_model(
     model: Callable[..., Any],
     rows: Any,
+    columns: Mapping[str, Any],
     arguments: tuple[str, str | None, Any],
     constants: Mapping[str, Any],
     check_arguments: Callable[..., None],
@@ -56,6 +58,7 @@ def grouped_model(
     Args:
         model: the NumPyro model.
         rows: rows to learn shapes from.
+        columns: those columns that the model reads, text as numbers of levels.
         arguments: the column of groups, the argument with their number, and the table of groups.
         constants: arguments that are neither per row nor per group.
         check_arguments: compares the names of rows and constants with the model's arguments.
@@ -65,10 +68,10 @@ def grouped_model(
     """
     column, count, group_rows = arguments
     table = {} if group_rows is None else checked_table(group_rows, column)
-    encoded, _ = encode_groups(rows, column, table or None)
-    arrays = as_rows(encoded)
+    check_group_column(column, original_columns(rows))
     groups = GroupArguments(column, count, table)
-    check_arguments(model, arrays, {**constants, **groups.constants(1)})
+    check_arguments(model, original_columns(rows), {**constants, **groups.constants(1)})
+    arrays = as_rows(encode_groups(columns, column, table or None)[0])
     roles = group_roles(model, arrays, groups, constants)
     first_row = {name: native(array[:1])[0] for name, array in arrays.items()}
     first_row |= {name: groups.constants(1)[name][0] for name in groups.names}
@@ -78,7 +81,7 @@ def grouped_model(
     some = checked_groups(arrays, column, {name: table[name] for name in groups.names})
     whole = _Whole(Seeded(model, {**constants, **groups.count_argument(some.num_groups)}), roles)
     derived = _derived(terms, whole, roles, Product(spaces), some)
-    dims, coords = _labels(model, rows, arrays, groups, constants, roles, labels)
+    dims, coords = _labels(model, columns, arrays, groups, constants, roles, labels)
     simulator = _simulator(model, arrays, groups, constants, roles)
     converted = Model(
         spaces,
@@ -87,6 +90,7 @@ def grouped_model(
         derived=derived[0],
         dims=dims,
         coords=coords,
+        columns=arrays,
         renamed=terms.renamed(example_params(spaces)[0]),
         local_space=local_spaces,
         log_local_prior=terms.log_local_prior,

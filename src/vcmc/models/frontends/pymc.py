@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ...data.rows import Rows, as_rows
+from ...data.categories import encode_text, is_text, read_columns, text_coords
+from ...data.rows import Rows, as_rows, original_columns
 from ...errors import warn_user
 from ...groups.quadrature import AbstractQuadrature
 from ...model import Derived, Model
@@ -61,7 +62,8 @@ def from_pymc(
         model: a `pymc.Model`. Its observations, and all else that differs from row to row, are in
             `pm.Data`.
         rows: rows to learn shapes from, all of them or the first few, by the names of their
-            `pm.Data`. Other `pm.Data` are constants.
+            `pm.Data`. Other `pm.Data` are constants, and other columns are ignored. Columns of
+            text become numbers of the model's coords with the column's name.
         space: spaces that say more than the support does, e.g. `vcmc.Exchangeable`.
         prior_potentials: names of `pm.Potential` that belong to the prior.
         likelihood_potentials: names of `pm.Potential` that belong to the likelihood; their value
@@ -76,6 +78,8 @@ def from_pymc(
     pymc = _pymc()
     if not isinstance(model, pymc.Model):
         raise TypeError(f"model must be a pymc.Model; got {type(model).__name__}.")
+    dims, coords = _labels(model)
+    columns = _columns(model, rows, coords, groups)
     if groups is not None:
         if declared := [*prior_potentials, *likelihood_potentials]:
             raise ValueError(
@@ -83,9 +87,9 @@ def from_pymc(
                 "as distributions."
             )
         return grouped_model(
-            model, rows, groups, group_rows, space or {}, quadrature, _labels(model)
+            model, columns, groups, group_rows, space or {}, quadrature, (dims, coords)
         )
-    arrays = as_rows(rows)
+    arrays = as_rows(columns)
     in_prior, in_likelihood = tuple(prior_potentials), tuple(likelihood_potentials)
     check_rows(model, arrays)
     check_potentials(model, {*in_prior, *in_likelihood})
@@ -124,7 +128,6 @@ def from_pymc(
         )
     derived = _derived(graph, examples, arrays)
     warn_of_resampling(model)
-    dims, coords = _labels(model)
     return Model(
         spaces,
         log_prior,
@@ -133,7 +136,27 @@ def from_pymc(
         dims=dims,
         coords=coords,
         simulate=GraphSimulator(model, arrays),
+        columns=arrays,
     )
+
+
+def _columns(
+    model: Any, rows: Any, coords: Mapping[str, Any], groups: str | None
+) -> dict[str, Any]:
+    """Return the columns that are `pm.Data` of the model, text as numbers of levels."""
+    names = {variable.name for variable in model.data_vars}
+    if not names & set(map(str, original_columns(rows))):
+        return dict(original_columns(rows))  # `check_rows` says what is wrong
+    columns = read_columns(rows, names)
+    known = text_coords(coords)
+    for name, column in columns.items():
+        if name not in known and name != groups and is_text(column):
+            raise ValueError(
+                f"rows[{name!r}] is text, and the model must say which number a level gets: "
+                f"pm.Model(coords={{{name!r}: [...]}}), where {name!r} may also be a dim. Or pass "
+                "numbers."
+            )
+    return encode_text(columns, known, skip={groups})[0]
 
 
 def is_pymc(model: Any) -> bool:

@@ -83,6 +83,7 @@ def grouped_model(
         derived=derived[0],
         dims=dims,
         coords=coords,
+        columns=arrays,
         local_space=local_spaces,
         log_local_prior=terms.log_local_prior,
         local_derived=derived[1],

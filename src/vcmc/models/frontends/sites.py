@@ -1,5 +1,6 @@
 """The sites of a NumPyro model, by tracing it without running it."""
 
+import inspect
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -55,6 +56,20 @@ def renamed_sites(trace: Mapping[str, Any]) -> dict[str, str]:
     return {name: site[ORIGINAL_NAME] for name, site in trace.items() if ORIGINAL_NAME in site}
 
 
+def argument_names(model: Callable[..., Any]) -> set[str] | None:
+    """Return the names of a model's arguments; None if it takes any."""
+    parameters = inspect.signature(model).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
+
+
+def read_rows(model: Callable[..., Any], rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rows that are arguments of a model: a partition may have more."""
+    names = argument_names(model)
+    return {name: array for name, array in rows.items() if names is None or name in names}
+
+
 class Seeded:
     """A model with its constants, and a seed for the sites that are not substituted."""
 
@@ -63,7 +78,7 @@ class Seeded:
 
     def __call__(self, **rows: Any) -> Any:
         seeded = handlers.seed(WithoutSlashes(self.model), jax.random.key(self.seed))
-        return seeded(**rows, **self.constants)
+        return seeded(**read_rows(self.model, rows), **self.constants)
 
     def with_seed(self, seed: int) -> "Seeded":
         """Return the same model with another seed."""
