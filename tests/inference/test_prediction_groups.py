@@ -9,8 +9,10 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.infer import Predictive
 
 import vcmc
+from vcmc.executors import Processes
 from vcmc.inference import prediction
 from vcmc.inference.prediction_groups import find_labels
 from vcmc.results.tree import make_tree
@@ -147,6 +149,55 @@ def test_local_sites_of_vectors_and_tables_of_groups(exact):
     np.testing.assert_allclose(result, alpha, atol=1e-4)
     with pytest.raises(ValueError, match=r"table does not have, e.g. 'new'.*needs their 'size'"):
         vcmc.predict(exact.tree, model, NEW, progress=False)
+
+
+def test_known_groups_are_predicted_as_by_predictive(exact):
+    model = models(exact)["numpyro"]
+    rows = {"group": exact.rows["group"], "x": exact.rows["x"]}
+    result = vcmc.predict(exact.tree, model, rows, progress=False)
+    posterior = {name: vcmc.posterior_draws(exact.tree)[name] for name in ("mu", "alpha")}
+    codes = np.searchsorted(LABELS, rows["group"])
+    expected = Predictive(normal, posterior)(
+        jax.random.key(1), jnp.asarray(codes), jnp.asarray(rows["x"]), num_groups=NUM_GROUPS
+    )["y"]
+    expected = np.asarray(expected)
+    sd = np.sqrt(np.diag(exact.covariance)[1 + codes] + SIGMA**2)
+    error = sd * np.sqrt(2 / NUM_DRAWS)  # of a difference of two means
+    difference = result["mean"] - expected.mean(axis=0)
+    np.testing.assert_array_less(np.abs(difference), MAX_ERRORS * error)
+    difference = result["sd"] - expected.std(axis=0, ddof=1)
+    np.testing.assert_array_less(np.abs(difference), MAX_ERRORS * error / np.sqrt(2))
+
+
+def test_labels_in_files_give_the_same_predictions(exact, tmp_path, monkeypatch):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(prediction, "MAX_BLOCK_BYTES", 2 * 8 * 100 * 2)  # two rows
+    model = models(exact)["numpyro"]
+    expected = vcmc.predict(exact.tree, model, NEW, num_draws=100, progress=False)
+    pq.write_table(pa.table(NEW), tmp_path / "new.parquet", row_group_size=3)
+    out = vcmc.predict(
+        exact.tree,
+        model,
+        tmp_path / "new.parquet",
+        out=tmp_path / "out.parquet",
+        num_draws=100,
+        progress=False,
+    )
+    table = pq.read_table(out)
+    for name in expected:
+        np.testing.assert_array_equal(table[name].to_numpy(), expected[name])
+
+
+@pytest.mark.slow
+def test_executors_agree(exact):
+    model = models(exact)["numpyro"]
+    expected = vcmc.predict(exact.tree, model, NEW, num_draws=100, progress=False)
+    with Processes(2) as executor:
+        result = vcmc.predict(
+            exact.tree, model, NEW, num_draws=100, executor=executor, progress=False
+        )
+    for name in expected:
+        np.testing.assert_allclose(result[name], expected[name], rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow
