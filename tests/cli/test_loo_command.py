@@ -100,6 +100,6 @@ def test_a_run_with_groups_in_a_file_leaves_out_groups(tmp_path):
 
 
 def test_moment_matching_makes_an_outlier_reliable(tmp_path):
-    arguments = write_regression(tmp_path, outlier=30.0)
+    arguments = write_regression(tmp_path, outlier=20.0)
     assert "moment_matching=True" in run_vcmc("loo", *arguments, code=3)
     assert "Pareto k is above" not in run_vcmc("loo", *arguments, "--moment-matching")
