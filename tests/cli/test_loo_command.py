@@ -97,3 +97,9 @@ def test_a_run_with_groups_in_a_file_leaves_out_groups(tmp_path):
     run_vcmc("run", model, data, *groups, "--out", tmp_path / "run")
     output = run_vcmc("loo", tmp_path / "run", model, data, *groups)
     assert "and 30 observations" in output
+
+
+def test_moment_matching_makes_an_outlier_reliable(tmp_path):
+    arguments = write_regression(tmp_path, outlier=20.0)
+    assert "moment_matching=True" in run_vcmc("loo", *arguments, code=3)
+    assert "Pareto k is above" not in run_vcmc("loo", *arguments, "--moment-matching")

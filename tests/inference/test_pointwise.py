@@ -7,7 +7,7 @@ import vcmc
 from vcmc.executors import Local
 from vcmc.inference import pointwise as module
 from vcmc.inference.partitioning import as_partition
-from vcmc.inference.pointwise import pointwise
+from vcmc.inference.pointwise import Unit, pointwise, unit_log_likelihoods
 from vcmc.target import Target
 from vcmc.testing.gaussians import varying_means
 
@@ -78,3 +78,19 @@ def test_groups_add_up_to_the_log_density(points, monkeypatch, max_groups):
     sums = sum(part["all"].sum(axis=0) for part in parts)
     log_priors = [float(model.log_prior_at(point)) for point in points]
     np.testing.assert_allclose(sums, np.asarray(target(points)[0]) - log_priors, rtol=1e-9)
+
+
+@pytest.mark.parametrize("has_groups", [False, True])
+def test_a_unit_has_the_log_likelihoods_of_its_block(conjugate, points, monkeypatch, has_groups):
+    """Blocks of at most three rows, or groups; shards of unequal sizes are padded."""
+    monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 8 * NUM_DRAWS * 3)
+    model, rows = varying_means() if has_groups else (conjugate.model, conjugate.rows)
+    if not has_groups:
+        rows = {name: array[:20] for name, array in rows.items()}
+    partition = as_partition(rows, 3, 0, local=model.local)
+    target = Target.fitted(model, partition, Local())
+    parts = pointwise(target, points, Recorded())
+    for shard, part in enumerate(parts):
+        for position in (0, 3, len(part["mean"]) - 1):
+            values = unit_log_likelihoods(target, Unit(shard, position), points)
+            np.testing.assert_allclose(values, part["all"][position], rtol=1e-10)
