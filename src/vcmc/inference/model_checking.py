@@ -28,7 +28,7 @@ from ..results.posterior_checks import Line, PosteriorCheck
 from .arguments import check_integer, check_model, check_result
 from .assessment import ROW_WEIGHTS, posterior_points
 from .checked_rows import CheckedRows, CheckOptions, checked_rows
-from .group_replication import replicate_groups
+from .predicted_replication import replicate_by_prediction
 from .replication import (
     Part,
     Replicates,
@@ -104,8 +104,8 @@ def posterior_check(
     options = CheckOptions(name, observed, by, *_needs(chosen.values()))
     with ProgressDisplay(progress) as display:
         stage = display.stage("replicate", None)
-        if model.local is not None:
-            replicates = replicate_groups(tree, model, rows, draws, options, seed)
+        if model.local is not None or not callable(model.simulate_rows):
+            replicates = replicate_by_prediction(tree, model, rows, draws, options, seed)
         else:
             num_shards = int(tree.attrs.get("num_shards", 1))
             checked = checked_rows(model, rows, num_shards, points[0, 0], options)

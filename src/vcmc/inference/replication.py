@@ -7,20 +7,23 @@ and memory is set by the block.
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
+from .._runtime import compiled_per_model
 from ..data.cache import ShardCache, Task
+from ..data.shard import Shard
+from ..density import BATCH_SIZE
 from ..diagnostics.merged_statistics import Kind
 from ..model import Model
-from .pointwise import MAX_BLOCK_BYTES, Pointwise
-from .prediction import simulate_shard
+from ..space import Point
+from .pointwise import MAX_BLOCK_BYTES, blocks_of_rows
 
-VALUES = "values"
 GROUP_CODES = "vcmc group"  # the column of rows with the numbers of groups; models do not see it
 
 
@@ -116,21 +119,55 @@ def replicate_shard(
 ) -> Parts:
     """Return the summaries of a shard's replicated data, made for some draws at a time."""
     groups = _groups_of(shard_cache, task, response)
-    shape = np.shape(shard_cache.shard(task.shards[0]).rows[response.observed])
+    (shard_number,) = task.shards
+    shard = shard_cache.shard(shard_number)
+    shape = np.shape(shard.rows[response.observed])
+    wrapped = jax.random.wrap_key_data(jnp.asarray(key))
     blocks = []
     for first, block in draw_blocks(points, int(np.prod(shape)), MAX_BLOCK_BYTES):
-        values = simulate_shard(
-            shard_cache,
-            task,
-            lambda _: None,
-            points=block,
-            key=folded(key, first),
-            name=response.name,
-            reduction=_kept,
-        )[VALUES]
+        block_key = jax.random.fold_in(jax.random.fold_in(wrapped, shard_number), first)
+        values = _simulate(shard_cache.model, shard, response.name, block, block_key)
         blocks.append(parts_of(values, groups, response))
         advance(len(block) * len(values))
     return {group: _joined([parts[group] for parts in blocks]) for group in blocks[0]}
+
+
+def _simulate(
+    model: Model, shard: Shard, name: str, points: Float[np.ndarray, "draw dim"], key: Array
+) -> Float[np.ndarray, "row draw *axes"]:
+    """Return simulated values of all rows of a shard, made block by block of rows."""
+
+    def evaluate(size: int, first: np.ndarray) -> Array:
+        return _simulated(
+            model, name, size, shard.rows, first, points, jax.random.fold_in(key, int(first))
+        )
+
+    return np.concatenate(list(blocks_of_rows(shard, len(points), evaluate)))
+
+
+@compiled_per_model
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _simulated(
+    model: Model,
+    name: str,
+    size: int,
+    rows: dict[str, Array],
+    first: Int[Array, ""],
+    points: Float[Array, "draw dim"],
+    key: Array,
+) -> Float[Array, "draw row *axes"]:
+    block = {
+        column: jax.lax.dynamic_slice_in_dim(array, first, size) for column, array in rows.items()
+    }
+    simulate = model.simulate_rows
+    assert simulate is not None
+
+    def at_point(point_and_key: tuple[Point, Array]) -> Array:
+        point, point_key = point_and_key
+        return simulate(point_key, model.space.constrain(point), block)[name]
+
+    keys = jax.random.split(key, len(points))
+    return jax.lax.map(at_point, (points, keys), batch_size=BATCH_SIZE)
 
 
 def _joined(blocks: Sequence[Part]) -> Part:
@@ -206,7 +243,3 @@ def folded(key: np.ndarray, number: int) -> np.ndarray:
     """Return the data of a key for the replicates from the one with this number."""
     wrapped = jax.random.wrap_key_data(jnp.asarray(key))
     return np.asarray(jax.random.key_data(jax.random.fold_in(wrapped, number)))
-
-
-def _kept(values: np.ndarray) -> Pointwise:
-    return {VALUES: values}

@@ -1,7 +1,7 @@
-"""Replicated data of a model with groups, at draws of its global and local parameters.
+"""Replicated data of models with groups, and of models whose simulator is no function of JAX.
 
-The rows are simulated by `predict`, some draws at a time, and summaries are computed in the process
-that called.
+The rows are simulated by `predict`, some draws at a time, at draws of global and local parameters.
+Summaries are computed in the process that called.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_PREDICTED_BYTES = 2**28  # of replicated values in memory
 
 
-def replicate_groups(
+def replicate_by_prediction(
     tree: "DataTree",
     model: Model,
     rows: Any,
@@ -32,18 +32,13 @@ def replicate_groups(
     seed: int,
 ) -> Replicates:
     """Return summaries of the data and of replicates at some draws of every chain."""
-    assert model.local is not None
     posterior = tree["posterior"]
-    missing = [name for name in model.local.space if name not in posterior.data_vars]
-    if missing:
-        raise ValueError(
-            f"the model's groups need draws of their local parameters {missing}, which the tree "
-            'does not have: vcmc.infer(..., locals="draws") keeps them.'
-        )
+    _check_locals(tree, model)
     if not is_in_memory(rows):
         raise ValueError(
-            "rows of a model with groups must be in memory for a posterior check: arrays or a data "
-            f"frame; got {type(rows).__name__}. Check some of the groups."
+            "rows of this model (it has groups, or is a PyMC model) must be in memory for a "
+            f"posterior check: arrays or a data frame; got {type(rows).__name__}. Check some of "
+            "the rows."
         )
     labels, groups = None, None
     if options.by is not None:
@@ -76,3 +71,13 @@ def replicate_groups(
             yield parts_of(replicated(number)[1], groups, response)
 
     return Replicates(name, labels, parts())
+
+
+def _check_locals(tree: "DataTree", model: Model) -> None:
+    """Raise an error if a model has local parameters of which the tree has no draws."""
+    local = {} if model.local is None else model.local.space
+    if missing := [name for name in local if name not in tree["posterior"].data_vars]:
+        raise ValueError(
+            f"the model's groups need draws of their local parameters {missing}, which the tree "
+            'does not have: vcmc.infer(..., locals="draws") keeps them.'
+        )

@@ -1,11 +1,11 @@
-"""Posterior checks of models with groups."""
+"""Posterior checks of models that `predict` simulates: those with groups."""
 
 import numpy as np
 import pytest
 from xarray import Dataset
 
 import vcmc
-from vcmc.inference import group_replication
+from vcmc.inference import predicted_replication
 from vcmc.results.tree import make_tree
 from vcmc.testing.gaussians import varying_means
 
@@ -33,8 +33,8 @@ def predicted(tree, model, rows, name, *, draws, seed, progress):
 
 @pytest.mark.parametrize("max_draws", [7, 1000])
 def test_replicates_use_the_local_draws_of_every_group(tree, max_draws, monkeypatch):
-    monkeypatch.setattr(group_replication, "predict", predicted)
-    monkeypatch.setattr(group_replication, "MAX_PREDICTED_BYTES", 8 * 2 * 200 * max_draws)
+    monkeypatch.setattr(predicted_replication, "predict", predicted)
+    monkeypatch.setattr(predicted_replication, "MAX_PREDICTED_BYTES", 8 * 2 * 200 * max_draws)
     model, rows = varying_means()
     result = vcmc.posterior_check(
         tree, model, rows, "y", by="group", statistics=["largest"], num_draws=40, progress=False
