@@ -52,7 +52,7 @@ def replicate_by_prediction(
         """Return what was predicted, and its values (row, draw, …)."""
         part = tree.copy()
         part["posterior"] = type(tree)(posterior.to_dataset().isel(draw=blocks[number]))
-        values = predict(
+        values: Any = predict(
             part, model, rows, options.name, draws=True, seed=seeds[number], progress=False
         )
         (name,) = values.data_vars
