@@ -7,7 +7,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 import vcmc
 from vcmc.executors import Processes
@@ -151,8 +151,8 @@ def test_statistics_merged_by_shard_are_those_of_all_rows_at_once(by, max_draws,
     assert len(np.unique(merged[0])) > 25  # replicates differ from block to block
 
 
-def test_statistics_by_group_find_the_group_that_differs():
-    """A group's mean is 10 of its standard errors off, and the others' are not."""
+def test_p_values_by_group_have_their_closed_form():
+    """Replicated means of a group are normal with variance s² (1 / n_g + 1 / n)."""
     generator = np.random.default_rng(5)
     region = np.array(["north", "south", "west"])[np.arange(900) % 3]
     y = generator.normal(size=900) + (region == "south") / np.sqrt(3)
@@ -163,8 +163,13 @@ def test_statistics_by_group_find_the_group_that_differs():
     np.testing.assert_allclose(result.observed, expected, rtol=1e-13)
     assert result.extreme[0] == "mean[south]"
     assert result.p_values[1] == 0
-    numbers = check(tree, NORMAL, {"y": y, "code": np.arange(900) % 3}, by="code")
-    assert numbers.to_frame().loc[("mean", "1"), "observed"] == pytest.approx(expected[1])
+    p = norm.sf(z)
+    error = np.sqrt(p * (1 - p) / NUM_DRAWS)
+    np.testing.assert_array_less(np.abs(result.p_values - p), 4 * error + 1e-6)
+    assert result.extreme == ["mean[south]"]
+    codes = np.searchsorted(labels, region)
+    by_number = check(tree, NORMAL, {"y": y, "code": codes}, by="code", **options).to_frame()
+    assert by_number.loc[("mean", "1"), "observed"] == pytest.approx(means[1])
 
 
 def test_functions_see_the_values_of_a_replicate_in_the_order_of_the_rows():

@@ -1,4 +1,4 @@
-"""Posterior checks of models with groups."""
+"""Posterior checks of models that `predict` simulates: those with groups."""
 
 import numpy as np
 import pytest
