@@ -1,7 +1,7 @@
 """Replicated data of a model with groups, or of one that another library simulates (PyMC).
 
-The rows are simulated by `predict`, some draws at a time, at draws of global and local parameters.
-Summaries are computed in the process that called.
+The rows are simulated by `predict`, some draws at a time, and summaries are computed in the process
+that called.
 """
 
 from collections.abc import Iterator
@@ -76,13 +76,3 @@ def replicate_by_prediction(
             yield parts_of(replicated(number)[1], groups, response)
 
     return Replicates(name, labels, parts())
-
-
-def _check_locals(tree: "DataTree", model: Model) -> None:
-    """Raise an error if a model has local parameters of which the tree has no draws."""
-    local = {} if model.local is None else model.local.space
-    if missing := [name for name in local if name not in tree["posterior"].data_vars]:
-        raise ValueError(
-            f"the model's groups need draws of their local parameters {missing}, which the tree "
-            'does not have: vcmc.infer(..., locals="draws") keeps them.'
-        )

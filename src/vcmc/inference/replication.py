@@ -7,18 +7,14 @@ and memory is set by the block.
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from .._runtime import compiled_per_model
 from ..data.cache import ShardCache, Task
-from ..data.shard import Shard
-from ..density import BATCH_SIZE
 from ..diagnostics.merged_statistics import Kind
 from ..model import Model
 from .pointwise import MAX_BLOCK_BYTES
@@ -133,44 +129,6 @@ def replicate_shard(
         blocks.append(parts_of(values, groups, response))
         advance(len(block) * len(values))
     return {group: _joined([parts[group] for parts in blocks]) for group in blocks[0]}
-
-
-def _simulate(
-    model: Model, shard: Shard, name: str, points: Float[np.ndarray, "draw dim"], key: Array
-) -> Float[np.ndarray, "row draw *axes"]:
-    """Return simulated values of all rows of a shard, made block by block of rows."""
-
-    def evaluate(size: int, first: np.ndarray) -> Array:
-        return _simulated(
-            model, name, size, shard.rows, first, points, jax.random.fold_in(key, int(first))
-        )
-
-    return np.concatenate(list(blocks_of_rows(shard, len(points), evaluate)))
-
-
-@compiled_per_model
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _simulated(
-    model: Model,
-    name: str,
-    size: int,
-    rows: dict[str, Array],
-    first: Int[Array, ""],
-    points: Float[Array, "draw dim"],
-    key: Array,
-) -> Float[Array, "draw row *axes"]:
-    block = {
-        column: jax.lax.dynamic_slice_in_dim(array, first, size) for column, array in rows.items()
-    }
-    simulate = model.simulate_rows
-    assert simulate is not None
-
-    def at_point(point_and_key: tuple[Point, Array]) -> Array:
-        point, point_key = point_and_key
-        return simulate(point_key, model.space.constrain(point), block)[name]
-
-    keys = jax.random.split(key, len(points))
-    return jax.lax.map(at_point, (points, keys), batch_size=BATCH_SIZE)
 
 
 def _joined(blocks: Sequence[Part]) -> Part:
