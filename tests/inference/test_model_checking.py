@@ -154,14 +154,17 @@ def test_statistics_merged_by_shard_are_those_of_all_rows_at_once(by, max_draws,
 def test_p_values_by_group_have_their_closed_form():
     """Replicated means of a group are normal with variance s² (1 / n_g + 1 / n)."""
     generator = np.random.default_rng(5)
-    region = np.array(["north", "south", "west"])[np.arange(900) % 3]
-    y = generator.normal(size=900) + (region == "south") / np.sqrt(3)
-    tree = normal_tree(y[region != "south"])
-    result = check(tree, NORMAL, {"y": y, "region": region}, by="region", statistics=["mean"])
-    assert [line.group for line in result.lines] == ["north", "south", "west"]
-    expected = [y[region == label].mean() for label in ("north", "south", "west")]
-    np.testing.assert_allclose(result.observed, expected, rtol=1e-13)
-    assert result.extreme[0] == "mean[south]"
+    labels, sizes = ["north", "south", "west"], np.array([440, 20, 440])
+    region = generator.permutation(np.repeat(labels, sizes))
+    y = generator.normal(size=900) + 2.0 * (region == "south")
+    tree = normal_tree(y)
+    options = {"statistics": ["mean"], "num_draws": NUM_DRAWS}
+    result = check(tree, NORMAL, {"y": y, "region": region}, by="region", **options)
+    assert [line.group for line in result.lines] == labels
+    means = np.array([y[region == label].mean() for label in labels])
+    np.testing.assert_allclose(result.observed, means, rtol=1e-13)
+    z = (means - y.mean()) / (y.std() * np.sqrt(1 / sizes + 1 / 900))
+    assert z[1] > 6  # no replicate of the group that differs is as large
     assert result.p_values[1] == 0
     p = norm.sf(z)
     error = np.sqrt(p * (1 - p) / NUM_DRAWS)

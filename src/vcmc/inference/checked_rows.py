@@ -1,5 +1,6 @@
 """The rows of a posterior check: which column is replicated, and which one has the groups."""
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ from ..data.size import rows_size
 from ..diagnostics.merged_statistics import Kind
 from ..errors import describe
 from ..model import Model
+from .model_rows import model_rows
 from .partitioning import as_partition, is_on_disk
 from .replication import GROUP_CODES, Response, WithoutColumns
 
@@ -63,9 +65,10 @@ def checked_rows(
     by = options.by
     labels, column = None, by
     if by is not None and is_in_memory(rows):
-        rows, labels = with_group_codes(rows, by)
+        rows, labels = with_group_codes(rows, by, keep=model.levels)
         column = GROUP_CODES
-    cache = ShardCache(model, _partition(rows, num_shards))
+    kept = {name for name in (column, options.observed, options.name) if name is not None}
+    cache = ShardCache(model, _partition(model_rows(rows, model, keep=kept), num_shards))
     columns = cache.shard(0).rows
     if column is not None and column not in columns:
         raise ValueError(f"by must be a column of the rows, {_listed(columns)}; got {by!r}.")
@@ -100,8 +103,13 @@ def _partition(rows: Any, num_shards: int) -> AbstractPartition:
     return as_partition(rows, num_shards, seed=0)
 
 
-def with_group_codes(rows: Any, by: str) -> tuple[dict[str, Any], np.ndarray]:
-    """Return rows in memory with the numbers of their groups, whose labels are of any kind."""
+def with_group_codes(
+    rows: Any, by: str, keep: Collection[str] = ()
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Return rows in memory with the numbers of their groups, whose labels are of any kind.
+
+    Labels that are no numbers are left out, unless they are to be kept.
+    """
     columns = dict(named_columns(rows))
     if by not in columns:
         raise ValueError(f"by must be a column of the rows, {_listed(columns)}; got {by!r}.")
@@ -112,7 +120,7 @@ def with_group_codes(rows: Any, by: str) -> tuple[dict[str, Any], np.ndarray]:
             f"{values.shape}."
         )
     labels, codes = np.unique(values, return_inverse=True)
-    if values.dtype.kind not in NUMBER_KINDS:
+    if values.dtype.kind not in NUMBER_KINDS and by not in keep:
         del columns[by]
     return {**columns, GROUP_CODES: codes}, labels
 

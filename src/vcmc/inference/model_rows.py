@@ -80,17 +80,20 @@ class ReadLoader:
         return self.columns.in_memory(self.load(shard))
 
 
-def model_rows(rows: Any, model: Model, weights: str | None = None) -> Any:
+def model_rows(
+    rows: Any, model: Model, weights: str | None = None, keep: Collection[str] = ()
+) -> Any:
     """Return rows in any form with those columns that a model reads, and text as numbers.
 
     Args:
         rows: rows as `infer` takes them.
         model: the model.
         weights: the column with the weights of rows, which is kept.
+        keep: further columns that are kept.
     """
     groups = model.local.groups if model.local else None
     skip = frozenset(name for name in (weights, groups) if isinstance(name, str))
-    names = None if model.columns is None else skip.union(model.columns)
+    names = None if model.columns is None else skip.union(model.columns, keep)
     read = ReadColumns(names, model.levels, skip)
     if isinstance(rows, AbstractPartition):
         check_same_levels(rows.levels, model.levels)
