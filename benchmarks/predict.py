@@ -5,7 +5,7 @@
 
 The draws are normal around known coefficients: predictions take as long as from a fitted model.
 Means of the first rows are compared with NumPyro's `Predictive` at the same draws. Peak memory is
-that of this process beyond what it had after the imports; with --executor processes:2 the memory of
+that of this process beyond what it had before predicting; with --executor processes:2 the memory of
 other processes is not counted.
 """
 
@@ -88,7 +88,7 @@ def main() -> None:
         print(
             f"{arguments.rows:,} rows x {NUM_COVARIATES} covariates, {arguments.draws} draws: "
             f"{seconds:.1f} s, {arguments.rows / seconds:,.0f} rows/s, "
-            f"{peak_megabytes() - before:.0f} MB beyond the imports; "
+            f"{peak_megabytes() - before:.0f} MB beyond what it had before; "
             f"means differ from NumPyro's by at most {worst_difference(beta[0], rows, out):.1f} "
             f"standard errors (of {COMPARED_ROWS} rows)"
         )

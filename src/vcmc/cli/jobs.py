@@ -192,7 +192,7 @@ def diagnose_result(
     weights = weights_of(tree, None)
     columns = with_weights(columns_in_data(data, columns), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
-    partition = _split_as_before(path, loaded_model, rows, tree, columns)
+    partition = split_as_before(path, loaded_model, rows, tree, columns)
     return tree, diagnose(tree, loaded_model, partition)
 
 
@@ -211,7 +211,7 @@ def refine_result(
     weights = weights_of(tree, None)
     columns = with_weights(columns_in_data(data, columns), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
-    partition = _split_as_before(path, loaded_model, rows, tree, columns)
+    partition = split_as_before(path, loaded_model, rows, tree, columns)
     refined = refine(tree, loaded_model, partition, seed=seed, progress="lines")
     _write_tree(refined, out)
     return refined
@@ -232,7 +232,7 @@ def leave_one_out(
     tree = load_result(path)
     columns = columns_in_data(data, columns)
     loaded_model, rows = load_model_and_rows(model, data, columns, names)
-    partition = _split_as_before(path, loaded_model, rows, tree, columns)
+    partition = split_as_before(path, loaded_model, rows, tree, columns)
     pool = parse_executor(executor)
     try:
         return loo(
@@ -248,7 +248,7 @@ def leave_one_out(
         pool.close()
 
 
-def _split_as_before(
+def split_as_before(
     path: str, model: Model, rows: Any, tree: "DataTree", columns: Columns | None
 ) -> Any:
     """Return the partition of a run, which its directory may hold; arrays need none."""

@@ -9,8 +9,16 @@ from ..inference.model_checking import DEFAULT_REPLICATES, posterior_check
 from ..model import Model
 from ..results.posterior_checks import PosteriorCheck
 from ..results.report_page import report
-from .inputs import NO_GROUPS, GroupNames, load_model_and_rows, load_result, parse_executor
-from .jobs import COMMAND, _split_as_before
+from .console import print_line
+from .inputs import (
+    NO_GROUPS,
+    GroupNames,
+    columns_in_data,
+    load_model_and_rows,
+    load_result,
+    parse_executor,
+)
+from .jobs import COMMAND, split_as_before
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -35,8 +43,9 @@ class ModelFiles(NamedTuple):
 
     def load(self, path: str, tree: "DataTree") -> tuple[Model, Any]:
         """Return the model, and the rows split as they were for the result at this path."""
-        model, rows = load_model_and_rows(self.model, self.data, self.columns, self.names)
-        return model, _split_as_before(path, model, rows, tree, self.columns)
+        columns = columns_in_data(self.data, self.columns)
+        model, rows = load_model_and_rows(self.model, self.data, columns, self.names)
+        return model, split_as_before(path, model, rows, tree, columns)
 
 
 class CheckChoice(NamedTuple):
@@ -79,7 +88,7 @@ def write_report(
     """Write the report page of a result; return its path.
 
     By default it is written into the run directory, or beside the ArviZ file. With a model and its
-    rows, it has a posterior check, if the model can be simulated, and cross-validation.
+    rows, it has a posterior check, where one can be made, and cross-validation.
     """
     result = Path(path)
     tree = load_result(path)
@@ -91,8 +100,10 @@ def write_report(
     checks, elpd = [], None
     if files is not None:
         model, rows = files.load(path, tree)
-        if model.simulate_rows is not None:
+        try:
             checks = [posterior_check(tree, model, rows, progress="lines")]
+        except ValueError as error:  # e.g. groups in files
+            print_line(f"No posterior check: {error}")
         elpd = loo(tree, model, rows, progress="lines")
     return report(
         tree,

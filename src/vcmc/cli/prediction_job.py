@@ -12,7 +12,7 @@ from ..data.row_blocks import RowStream
 from ..data.size import FileRows
 from ..inference.prediction import predict
 from ..model import Model
-from .inputs import GroupNames, load_model, load_result, load_rows, parse_executor
+from .inputs import GroupNames, columns_in_data, load_model, load_result, load_rows, parse_executor
 
 ROWS = "rows"  # the folder of a run directory with the rows of its shards
 
@@ -47,8 +47,8 @@ def predict_rows(
         executor: where rows are simulated.
     """
     tree = load_result(path)
-    rows = _new_rows(data, columns)
-    fitted_rows = None if fitted is None else _rows(fitted, columns)
+    rows = _new_rows(data, columns_in_data(data, columns))
+    fitted_rows = None if fitted is None else _rows(fitted, columns_in_data(fitted, columns))
     loaded_model = _model(path, model, rows, fitted_rows, names)
     pool = parse_executor(executor)
     try:
