@@ -310,9 +310,9 @@ def test_bad_arguments_are_refused(rows, tmp_path):
     path = parquet(rows, tmp_path / "rows.parquet")
     with pytest.raises(FileNotFoundError, match=r"there is no .*other.parquet"):
         vcmc.split(tmp_path / "other.parquet", 3)
-    (tmp_path / "rows.csv").write_text("x\n1\n")
-    with pytest.raises(ValueError, match=r"must be a Parquet file .* got .*rows.csv"):
-        vcmc.split(tmp_path / "rows.csv", 3)
+    (tmp_path / "rows.txt").write_text("x\n1\n")
+    with pytest.raises(ValueError, match=r"must be a Parquet file .* got .*rows.txt"):
+        vcmc.split(tmp_path / "rows.txt", 3)
     with pytest.raises(ValueError, match=r"between 1 and the number of rows \(1003\); got 2000"):
         vcmc.split(path, 2000)
     with pytest.raises(ValueError, match=r"num_shards must be an integer of at least 1, .*; got 0"):

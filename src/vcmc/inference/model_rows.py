@@ -24,11 +24,13 @@ class ReadColumns:
         names: the columns; None if the model does not say.
         levels: the levels of columns of text.
         skip: columns that the model does not get as they are: labels of groups, weights.
+        refuses_text: whether text without known levels is refused, or left as it is.
     """
 
     names: frozenset[str] | None
     levels: Levels
     skip: frozenset[str]
+    refuses_text: bool = True
 
     def in_memory(self, rows: Any) -> dict[str, Any]:
         """Return the columns of rows in memory."""
@@ -39,8 +41,9 @@ class ReadColumns:
         }
         if not columns:
             return dict(original_columns(rows))
-        self._check_text([name for name, column in columns.items() if is_text(column)])
-        return encode_text(columns, self.levels, skip=self.skip)[0]
+        text = [name for name, column in columns.items() if is_text(column)]
+        unknown = self._unknown(text)
+        return encode_text(columns, self.levels, skip=self.skip.union(unknown))[0]
 
     def in_file(self, rows: FileRows) -> FileRows:
         """Return the columns of rows that are read in batches."""
@@ -52,15 +55,16 @@ class ReadColumns:
             if self.names is None or name in self.names
         }
         text = [name for name, source in kept.items() if is_text_column.get(str(source))]
-        self._check_text(text)
-        levels = {name: self.levels[name] for name in text if name not in self.skip}
+        others = self.skip.union(self._unknown(text))
+        levels = {name: self.levels[name] for name in text if name not in others}
         columns = rows.columns if len(kept) in (0, len(sources)) else kept
         return FileRows(rows.path, columns, levels or None)
 
-    def _check_text(self, names: Collection[str]) -> None:
+    def _unknown(self, names: Collection[str]) -> list[str]:
+        """Return the columns of text whose levels are not known, unless they are refused."""
         unknown = [name for name in names if name not in {*self.levels, *self.skip}]
-        if not unknown:
-            return
+        if not unknown or not self.refuses_text:
+            return unknown
         name = unknown[0]
         raise ValueError(
             f"rows[{name!r}] is text, and the model does not say which numbers to give to its "
@@ -81,7 +85,11 @@ class ReadLoader:
 
 
 def model_rows(
-    rows: Any, model: Model, weights: str | None = None, keep: Collection[str] = ()
+    rows: Any,
+    model: Model,
+    weights: str | None = None,
+    keep: Collection[str] = (),
+    refuses_text: bool = True,
 ) -> Any:
     """Return rows in any form with those columns that a model reads, and text as numbers.
 
@@ -90,11 +98,12 @@ def model_rows(
         model: the model.
         weights: the column with the weights of rows, which is kept.
         keep: further columns that are kept.
+        refuses_text: whether text without known levels is refused, or left as it is.
     """
     groups = model.local.groups if model.local else None
     skip = frozenset(name for name in (weights, groups) if isinstance(name, str))
     names = None if model.columns is None else skip.union(model.columns, keep)
-    read = ReadColumns(names, model.levels, skip)
+    read = ReadColumns(names, model.levels, skip, refuses_text)
     if isinstance(rows, AbstractPartition):
         check_same_levels(rows.levels, model.levels)
         return rows

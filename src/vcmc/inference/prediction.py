@@ -85,7 +85,7 @@ def predict(
     check_result(tree)
     _check_simulates(model)
     check_seed(seed)
-    stream = RowStream(model_rows(rows, model))
+    stream = RowStream(model_rows(rows, model, refuses_text=False))
     path = None if out is None else _check_out(out, stream, draws)
     points = posterior_points(tree, model)
     chosen = _chosen_draws(points.shape, num_draws)
