@@ -187,9 +187,8 @@ def evaluate_prior(
     model: Model, points: Float[np.ndarray, "point dim"]
 ) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, "point dim"]]:
     """Return the log prior densities and their scores at points."""
-    padding = np.repeat(points[-1:], -len(points) % BATCH_SIZE, axis=0)
-    padded = np.concatenate([points, padding]).reshape(-1, BATCH_SIZE, points.shape[1])
-    log_densities, scores = zip(*(_evaluate_prior(model, batch) for batch in padded), strict=True)
+    parts = [_evaluate_prior(model, batch) for batch in padded_batches(points)]
+    log_densities, scores = zip(*parts, strict=True)
     return _concatenate(log_densities, len(points)), _concatenate(scores, len(points))
 
 
@@ -301,6 +300,14 @@ def _batches(points: Points, size: int) -> list[Any]:
     values = np.asarray(points)  # in NumPy: JAX would compile a program for every number of points
     padding = np.repeat(values[-1:], -len(values) % size, axis=0)
     return np.split(np.concatenate([values, padding]), (len(values) + len(padding)) // size)
+
+
+def padded_batches(
+    points: Float[np.ndarray, "point dim"],
+) -> Float[np.ndarray, "batch 32 dim"]:
+    """Return points in batches; the last one is filled up with copies of the last point."""
+    padding = np.repeat(points[-1:], -len(points) % BATCH_SIZE, axis=0)
+    return np.concatenate([points, padding]).reshape(-1, BATCH_SIZE, points.shape[1])
 
 
 def buffers(points: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:

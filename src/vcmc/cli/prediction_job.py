@@ -13,8 +13,7 @@ from ..data.size import FileRows
 from ..inference.prediction import predict
 from ..model import Model
 from .inputs import GroupNames, columns_in_data, load_model, load_result, load_rows, parse_executor
-
-ROWS = "rows"  # the folder of a run directory with the rows of its shards
+from .jobs import ROWS
 
 
 def predict_rows(

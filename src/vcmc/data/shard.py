@@ -46,10 +46,7 @@ class Shard(eqx.Module):
         """Return the shard whose likelihood is raised to a power."""
         if self.groups is None:
             return Shard(self.rows, power * self.weights)
-        groups = eqx.tree_at(
-            lambda groups: groups.weights, self.groups, power * self.groups.weights
-        )
-        return Shard(self.rows, self.weights, groups)
+        return Shard(self.rows, self.weights, self.groups.powered(power))
 
     def checksum(self) -> str:
         """Return a hash of the rows and weights, the same in every process."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..data.params import to_params, to_points
 from ..diagnostics import convergence
@@ -248,6 +248,13 @@ def posterior_points(tree: "DataTree", model: Model) -> Points:
             )
     points = np.asarray(to_points(model.space, draws_by_parameter(tree)))
     return points.reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
+
+
+def spaced_draws(points: Points, num_draws: int | None) -> Int[np.ndarray, " draw"]:
+    """Return the numbers of evenly spaced draws of every chain, so many in all; None: all."""
+    num_chains, total = points.shape[:2]
+    count = total if num_draws is None else min(total, max(1, num_draws // num_chains))
+    return np.arange(count) * total // count
 
 
 def stored_diagnosis(tree: "DataTree") -> Diagnosis:

@@ -18,7 +18,7 @@ from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
 from ..target import Target
 from .arguments import check_integer, check_model, check_result
-from .assessment import ROW_WEIGHTS, posterior_points
+from .assessment import ROW_WEIGHTS, posterior_points, spaced_draws
 from .moment_matching import Posterior, full_posterior, match_moments
 from .pointwise import Pointwise, Reduction, Unit, pointwise, unit_log_likelihoods
 from .predictive_terms import EFFECTIVE, ELPD, MIN_LOO_DRAWS, PARETO_K, LooTerms, waic_terms
@@ -157,10 +157,9 @@ def _target_and_draws(
             f"the posterior must have at least {MIN_LOO_DRAWS} draws; the tree has "
             f"{chains * draws}."
         )
-    count = draws if num_draws is None else min(draws, max(1, num_draws // chains))
     target = result_target(model, rows, int(tree.attrs.get("num_shards", 1)), executor, seed=0)
     _check_num_rows(tree, target)
-    return target, points[:, np.arange(count) * draws // count]
+    return target, points[:, spaced_draws(points, num_draws)]
 
 
 def _check_num_rows(tree: "DataTree", target: Target) -> None:

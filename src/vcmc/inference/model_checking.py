@@ -26,10 +26,11 @@ from ..model import Model
 from ..models.host_simulator import AbstractHostSimulator
 from ..progress import ProgressDisplay, ProgressMode, Stage
 from ..results.posterior_checks import Line, PosteriorCheck
-from .arguments import check_integer, check_model, check_result
-from .assessment import ROW_WEIGHTS, posterior_points
+from .arguments import check_integer, check_result
+from .assessment import ROW_WEIGHTS, posterior_points, spaced_draws
 from .checked_rows import CheckedRows, CheckOptions, checked_rows
 from .predicted_replication import replicate_by_prediction
+from .prediction import check_simulates
 from .replication import (
     Part,
     Replicates,
@@ -94,14 +95,13 @@ def posterior_check(
         `vcmc.plot_posterior_check` plots it.
     """
     check_result(tree)
-    _check_simulates(tree, model)
+    _check_unweighted(tree)
+    check_simulates(model)
     check_seed(seed)
     check_integer("num_draws", num_draws, 2)
     chosen = checked_statistics(statistics)
     points = posterior_points(tree, model)
-    count = points.shape[1]
-    per_chain = min(count, max(1, num_draws // len(points)))
-    draws = np.arange(per_chain) * count // per_chain
+    draws = spaced_draws(points, num_draws)
     options = CheckOptions(name, observed, by, *_needs(chosen.values()))
     with ProgressDisplay(progress) as display:
         stage = display.stage("replicate", None)
@@ -119,18 +119,12 @@ def posterior_check(
     return result
 
 
-def _check_simulates(tree: "DataTree", model: Any) -> None:
-    check_model(model)
+def _check_unweighted(tree: "DataTree") -> None:
     if column := tree.attrs.get(ROW_WEIGHTS):
         raise ValueError(
             f"the result has weights of rows ({column!r}), and the model does not say what data a "
             "row of that weight stands for. Repeat the rows by their weights, and infer without "
             f"weights={column!r}."
-        )
-    if model.simulate_rows is None and model.local is None:
-        raise ValueError(
-            "the model does not say how rows are drawn: write vcmc.Model(..., simulate=lambda key, "
-            'params, rows: {"y": ...}), or use from_numpyro or from_pymc.'
         )
 
 

@@ -18,7 +18,7 @@ from .._runtime import compiled_per_model, thread_map
 from ..data.cache import ShardCache, Task
 from ..data.group_blocks import group_blocks
 from ..data.shard import Shard
-from ..density import BATCH_SIZE
+from ..density import padded_batches
 from ..executors import AbstractExecutor
 from ..executors.base import no_progress
 from ..model import Model, Modes
@@ -74,7 +74,7 @@ def reduce_shard(
         return part
 
     if model.local is None:
-        batches = _batches_of_points(points)
+        batches = padded_batches(points)
 
         def of_block(block: RowBlock) -> Pointwise:
             return reduced(_log_likelihoods(model, shard, block, batches, len(points)))
@@ -115,7 +115,7 @@ def _of_unit(
     if model.local is None:
         first = int(np.flatnonzero(np.asarray(shard.weights) > 0)[position])
         block = RowBlock(first, 1, np.ones(1, bool))
-        return _log_likelihoods(model, shard, block, _batches_of_points(points), len(points))[0]
+        return _log_likelihoods(model, shard, block, padded_batches(points), len(points))[0]
     for group_block in group_blocks(shard, _max_groups(points)):
         assert group_block.groups is not None
         is_group = np.asarray(group_block.groups.weights) > 0
@@ -129,13 +129,6 @@ def _of_unit(
 def _max_groups(points: Float[np.ndarray, "draw dim"]) -> int:
     """Return the largest number of groups of a block."""
     return max(1, MAX_BLOCK_BYTES // (8 * len(points)))
-
-
-def _batches_of_points(points: Float[np.ndarray, "draw dim"]) -> Float[np.ndarray, "batch 32 dim"]:
-    """Return draws in batches; the last one is filled up with copies of the last draw."""
-    padding = -len(points) % BATCH_SIZE
-    padded = np.concatenate([points, np.repeat(points[-1:], padding, axis=0)])
-    return padded.reshape(-1, BATCH_SIZE, points.shape[1])
 
 
 def _log_likelihoods(
@@ -184,21 +177,6 @@ def row_blocks(shard: Shard, num_values: int) -> list[RowBlock]:
         if is_chosen.any():
             blocks.append(RowBlock(first, size, is_chosen))
     return blocks
-
-
-def blocks_of_rows(
-    shard: Shard, num_values: int, evaluate: Callable[[int, np.ndarray], Array]
-) -> Iterator[Float[np.ndarray, "row draw *axes"]]:
-    """Yield values of blocks of rows at all draws; padding is left out.
-
-    Args:
-        shard: the rows.
-        num_values: the number of values of a row at all draws.
-        evaluate: returns the values (draw, row, …) of so many rows from the one with this number.
-    """
-    for block in row_blocks(shard, num_values):
-        values = np.asarray(evaluate(block.size, np.asarray(block.first)), float)
-        yield np.ascontiguousarray(np.moveaxis(values[:, block.is_chosen], 0, 1))
 
 
 @compiled_per_model

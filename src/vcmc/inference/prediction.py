@@ -27,7 +27,7 @@ from ..models.host_simulator import AbstractHostSimulator
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.prediction_files import PredictionFile, check_out
 from .arguments import check_integer, check_model, check_result
-from .assessment import posterior_points
+from .assessment import posterior_points, spaced_draws
 from .model_rows import model_rows
 from .pointwise import Pointwise
 from .prediction_blocks import Block, BlockWork, as_drawn, map_blocks, summarized
@@ -83,12 +83,14 @@ def predict(
         whose columns are these variables.
     """
     check_result(tree)
-    _check_simulates(model)
+    check_simulates(model)
     check_seed(seed)
     stream = RowStream(model_rows(rows, model, refuses_text=False))
     path = None if out is None else _check_out(out, stream, draws)
     points = posterior_points(tree, model)
-    chosen = _chosen_draws(points.shape, num_draws)
+    if num_draws is not None:
+        check_integer("num_draws", num_draws, 1)
+    chosen = spaced_draws(points, num_draws)
     points = points[:, chosen]
     local = local_draws(tree, model, chosen)
     trial = try_model(model, stream, name, _group_columns(local, stream))
@@ -229,16 +231,6 @@ def _group_columns(local: LocalDraws | None, stream: RowStream) -> dict[str, np.
     return local.columns(checked_labels(labels, f"rows[{local.local.groups!r}]"))
 
 
-def _chosen_draws(shape: tuple[int, ...], num_draws: int | None) -> np.ndarray:
-    """Return the numbers of evenly spaced draws of every chain."""
-    num_chains, total = shape[:2]
-    if num_draws is None:
-        return np.arange(total)
-    check_integer("num_draws", num_draws, 1)
-    count = min(total, max(1, num_draws // num_chains))
-    return np.arange(count) * total // count
-
-
 def _check_out(out: Any, stream: RowStream, draws: bool) -> Path:
     if draws:
         raise ValueError(
@@ -253,7 +245,8 @@ def _check_out(out: Any, stream: RowStream, draws: bool) -> Path:
     return check_out(out)
 
 
-def _check_simulates(model: Any) -> None:
+def check_simulates(model: Any) -> None:
+    """Raise an error unless the argument is a model that says how its rows are drawn."""
     check_model(model)
     simulator = model.simulate_rows
     if isinstance(simulator, AbstractHostSimulator) and not simulator.names:

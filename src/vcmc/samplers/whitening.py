@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtri
 
-from ..density import BATCH_SIZE, Subposterior, evaluate, hessian_products
+from ..density import BATCH_SIZE, Subposterior, evaluate, hessian_products, padded_batches
 from ..linalg.operators import DenseOperator, IdentityOperator
 from ..linalg.whitening import Whitening
 from ..space import Point, Scalar
@@ -123,9 +123,7 @@ def _in_batches(
     points: Float[np.ndarray, "point dim"],
 ) -> Float[np.ndarray, "point dim"]:
     """Apply a function to batches of points, which share one program."""
-    padding = np.zeros((-len(points) % BATCH_SIZE, points.shape[1]))
-    batches = np.concatenate([points, padding]).reshape(-1, BATCH_SIZE, points.shape[1])
-    parts = [np.asarray(function(whitening, batch)) for batch in batches]
+    parts = [np.asarray(function(whitening, batch)) for batch in padded_batches(points)]
     return np.concatenate(parts)[: len(points)]
 
 
