@@ -157,9 +157,9 @@ def _combine(
         clock.lap("combine")
     return posterior._replace(
         groups=posterior.groups | {"sample_seconds": draws.seconds} | model.labels.groups,
-        notes=prepared.warnings.notes + posterior.notes,
-        remarks=(*prepared.warnings.remarks, *posterior.remarks),
-        exact=ONE_SHARD if target.num_shards == 1 else "",
+        notes=[] if posterior.exact else prepared.warnings.notes + posterior.notes,
+        remarks=() if posterior.exact else (*prepared.warnings.remarks, *posterior.remarks),
+        exact=ONE_SHARD if target.num_shards == 1 else posterior.exact,
     )
 
 
@@ -199,6 +199,7 @@ def _assess(
             remarks=posterior.remarks,
             exact=posterior.exact,
             is_refined=is_refined,
+            is_covered=posterior.is_covered,
             source=posterior.source,
         )
         stage.finish()
