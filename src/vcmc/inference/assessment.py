@@ -104,7 +104,7 @@ def assess(
     remarks: Sequence[str] = (),
     exact: str = "",
     is_refined: bool = False,
-    is_covered: bool = False,
+    is_weighted: bool = False,
     source: DrawSource | None = None,
 ) -> Assessment:
     """Estimate the errors of posterior draws; without a target they are unknown.
@@ -117,8 +117,7 @@ def assess(
         remarks: warnings about few shards, which do not matter if scores say that all is well.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         is_refined: whether the draws are refined already, so that refining is not advised.
-        is_covered: whether the density that the draws were made from was compared with the
-            target's around them.
+        is_weighted: whether draws of a known density were weighted by the target's.
         source: where the draws come from, if they are paired draws of shards.
     """
     notes, remarks = _sentences(notes), _sentences(remarks)
@@ -131,7 +130,7 @@ def assess(
         seed,
         remarks=remarks,
         exact=exact,
-        is_covered=is_covered,
+        is_weighted=is_weighted,
         source=source,
     )
     if is_refined:
@@ -152,7 +151,7 @@ def diagnose_draws(
     *,
     remarks: Sequence[str] = (),
     exact: str = "",
-    is_covered: bool = False,
+    is_weighted: bool = False,
     source: DrawSource | None = None,
 ) -> Diagnosis:
     """Judge draws by full-data scores at some of them, and by what lies around them.
@@ -164,14 +163,14 @@ def diagnose_draws(
         seed: seed of the choice of draws at which the target is evaluated.
         remarks: warnings about few shards.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
-        is_covered: whether the density that the draws were made from was compared with the
-            target's around them, which tells more than its profiles.
+        is_weighted: whether draws of a known density were weighted by the target's, which was
+            compared with it around them, too.
         source: where the draws come from, if they are paired draws of shards.
     """
     try:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            evidence = Evidence(np.nan, (), (), remarks, exact)
-            return _diagnose_draws(points, target, notes, seed, evidence, is_covered, source)
+            evidence = Evidence(np.nan, (), (), remarks, exact, weighted=is_weighted)
+            return _diagnose_draws(points, target, notes, seed, evidence, source)
     except (np.linalg.LinAlgError, ArithmeticError) as error:  # a verdict, too
         reason = (
             f"The errors cannot be estimated: the diagnosis failed ({type(error).__name__}: "
@@ -186,7 +185,6 @@ def _diagnose_draws(
     notes: list[str],
     seed: int,
     evidence: Evidence,
-    is_covered: bool,
     source: DrawSource | None,
 ) -> Diagnosis:
     model, exact = target.model, evidence.exact
@@ -209,7 +207,7 @@ def _diagnose_draws(
     check = self_check(flat, target, quantities, seed, source)
     mode = other_mode(flat, target, seed)
     faults = [mode.sentence(model.space)] if mode else []
-    doubts = [] if is_covered else profile_doubts(profile(flat, target, seed), names)
+    doubts = [] if evidence.weighted else profile_doubts(profile(flat, target, seed), names)
     if model.local is not None:
         integral_faults, integral_doubts = integral_sentences(check_integrals(flat, target, seed))
         faults, doubts = faults + integral_faults, doubts + integral_doubts

@@ -80,7 +80,7 @@ class Posterior(NamedTuple):
     needs_more_draws: bool = False
 
     @property
-    def is_covered(self) -> bool:
+    def is_weighted(self) -> bool:
         """Whether the draws are proposals of a bent map, whose density is known."""
         return "bent_pareto_k" in self.settings
 
@@ -268,7 +268,7 @@ def combine(
         seed,
         remarks=combined.remarks,
         exact=combined.exact,
-        is_covered=combined.is_covered,
+        is_weighted=combined.is_weighted,
         source=combined.source,
     )
     clock.lap("diagnose")

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..data.params import to_params
+from ..combiners.shapes import BENT_SETTINGS
 from ..diagnostics.importance import smoothed_weights
 from ..diagnostics.modes import OtherMode, other_mode
 from ..diagnostics.selfcheck import corrected, largest_error
@@ -158,6 +159,7 @@ def refine(
             "optimization",
             "paired",
             "uses_target",
+            *BENT_SETTINGS,
             LOCAL_DRAWS,
             *ERROR_GROUPS.values(),
         ),

@@ -199,7 +199,7 @@ def _assess(
             remarks=posterior.remarks,
             exact=posterior.exact,
             is_refined=is_refined,
-            is_covered=posterior.is_covered,
+            is_weighted=posterior.is_weighted,
             source=posterior.source,
         )
         stage.finish()

@@ -123,12 +123,9 @@ def fit_bend(
         )
     learned = affine.with_parameters(end.x)
     terms = climb.terms(learned)
-    rises = terms - start
-    if not np.isfinite(terms).all():
-        gain = -np.inf, np.inf
-    elif not np.isfinite(start).all():
-        gain = np.inf, 0.0
-    else:
+    gain = -np.inf, np.inf
+    if np.isfinite(start).all() and np.isfinite(terms).all():
+        rises = terms - start
         gain = float(rises.mean()), float(rises.std() / len(rises) ** 0.5)
     objective = float(terms.mean()) + 0.5 * dim * np.log(2 * np.pi * np.e)
     return BentFit(learned, objective, gain, climb.num_evaluations)
