@@ -9,8 +9,9 @@ those of independent draws.
 
 The draws replace the averages only if the map's objective is higher than the affine map's, if the
 Pareto k of the weights is below 0.7, if they are worth a good share of independent ones, and if
-neither the shards' draws nor lines along the coordinates show mass that the map misses. Elsewhere, and where evaluating the target is not
-cheap, draws are moved to the target's marginal shapes (`variational/marginal_shapes.py`).
+neither the shards' draws nor lines along the coordinates show mass that the map misses. Elsewhere,
+and where evaluating the target is not cheap, draws are moved to the target's marginal shapes
+(`variational/marginal_shapes.py`).
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from jaxtyping import Float
 from scipy.special import gammaln, stdtrit
 
 from ..diagnostics.importance import smoothed_weights
-from ..linalg.lattices import kronecker_points
+from ..linalg.sobol import sobol_points
 from ..linalg.stein import Draws
 from ..samplers.proposals import systematic_resample
 from ..target import Target
@@ -33,7 +34,7 @@ from .base import Subposteriors
 
 MAX_BENT_DIM = 10  # coordinates: bends have a parameter for all pairs of those before
 MAX_BENT_BYTES = 2**22  # of all rows: learning a map and resampling takes some 30 000 evaluations
-NUM_TEST_POINTS = 128  # draws at which scores show whether a bend is missing
+NUM_TEST_POINTS = 128  # draws whose scores suggest an order of the coordinates
 NUM_PILOT = 512  # proposals by which a map is judged before all are evaluated
 MAX_PROPOSALS = 20_000
 GOOD_DIVERGENCE = 0.1  # nats between the map and the target, below which no other order is tried
@@ -42,8 +43,8 @@ EVEN_WEIGHT = 5.0  # times the mean: where no weight is larger, the shape of the
 MIN_EFFECTIVE_SHARE = 0.3  # of the proposals
 BASE_FREEDOM = 5.0  # degrees of freedom of the base of proposals, and one more for every coordinate
 NUM_SHARD_POINTS = 256  # draws of the shards at which the map's density is compared
-# Nats, of weights at points where the density is not negligible. The slab of a mean that was missed,
-# which made an sd wrong by 16 %, showed weights of 2.5 to 7 along its line; sound maps had below 1.5.
+# Nats, of weights at points where the density is not negligible. A slab that was missed, which made
+# an sd wrong by 16 %, showed weights of 2.5 to 7 along its line.
 MAX_MISSED_RATIO = 2.0
 NEGLIGIBLE_FALL = 5.0  # nats below the median log density of the draws
 MAX_MISSED_SHARE = 0.01  # of the mass and the variance along a line, at points with such weights
@@ -69,9 +70,7 @@ class Shaped:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def shaped(
-    draws: Draws, shards: Subposteriors, evaluated: tuple[Draws, Draws] | None
-) -> Shaped:
+def shaped(draws: Draws, shards: Subposteriors, evaluated: tuple[Draws, Draws] | None) -> Shaped:
     """Return combined draws with the target's shape, if they lack it.
 
     Args:
@@ -81,10 +80,11 @@ def shaped(
     """
     target = cast(Target, shards.target)
     if _is_cheap(target):
-        points, scores = evaluated or _scores_at_some(draws, target, shards.seed)
-        if not lack_bends(draws, points, scores):
+        # an optimizer that did not settle has evaluated nothing near its end
+        if evaluated is not None and not lack_bends(draws, *evaluated):
             return Shaped(draws)
         try:
+            points, scores = evaluated or _scores_at_some(draws, target, shards.seed)
             bent = _bent(draws, points, scores, shards)
         except np.linalg.LinAlgError:  # degenerate draws have no affine map to start from
             bent = None
@@ -163,7 +163,7 @@ class _Proposals(NamedTuple):
     def of(cls, bent: TriangularMap, target: Target, count: int, seed: int) -> "_Proposals":
         """Evaluate the target at proposals of a map."""
         dim = len(bent.order)
-        levels = kronecker_points(count, dim, np.random.default_rng((seed, 8)))
+        levels = sobol_points(count, dim, np.random.default_rng((seed, 8)))
         base = stdtrit(BASE_FREEDOM + dim, levels)
         with np.errstate(all="ignore"):  # far from all mass
             points, log_det = bent(base)

@@ -177,7 +177,7 @@ def judge(
     if check is None:
         return Diagnosis("unknown", notes)
     faults = [*_faults(check, errors, evidence), *evidence.faults]
-    basis = "" if errors else _unknown_errors(check)
+    basis = "" if errors or evidence.weighted else _unknown_errors(check)
     uncertainties: list[str] = []
     if not faults:
         unclear = [] if evidence.weighted else _uncertainties(errors, evidence)
@@ -189,8 +189,8 @@ def judge(
     level: Level = "poor" if faults else "doubtful" if uncertainties or notes else "good"
     numbers = (check.pareto_k, check.ksd, check.ksd_p_value, check.not_linear)
     can_be_refined = bool(faults or uncertainties) and not check.num_not_finite
-    if level == "good" and basis:
-        basis += f" {evidence.exact}"
+    if level == "good" and (basis or evidence.weighted):
+        basis = f"{basis} {evidence.exact}".strip()
     return Diagnosis(
         level,
         faults + uncertainties + notes,

@@ -122,7 +122,9 @@ def combine_shards(
         notes, warnings = [], ShardWarnings([], [])
     else:
         notes = notes + combined.notes + warnings.notes
-    needs_more = not (combined.exact or has_converged(summary.rhat, summary.ess, min(summary.counts)))
+    needs_more = not (
+        combined.exact or has_converged(summary.rhat, summary.ess, min(summary.counts))
+    )
     if source is not None and source.shard_ess is not None and weights is not None:
         variances = np.stack([np.var(draws, axis=0) for draws in shards])
         needs_more |= needs_more_draws(np.asarray(weights), variances, source.shard_ess)

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data.params import to_params
 from ..combiners.shapes import BENT_SETTINGS
+from ..data.params import to_params
 from ..diagnostics.importance import smoothed_weights
 from ..diagnostics.modes import OtherMode, other_mode
 from ..diagnostics.selfcheck import corrected, largest_error

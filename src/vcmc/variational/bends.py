@@ -5,7 +5,7 @@ fixed batch of evenly spaced base points. Its gradient comes from full-data scor
 climbs from the affine map with the draws' mean and covariance.
 
 Whether there is anything to learn shows at draws at which scores are known. To first order, the
-scores of a target with third cumulants $\kappa_{ijk}$ have, in white coordinates, the nonlinear part
+scores of a target with third cumulants $\kappa_{ijk}$ in white coordinates have the nonlinear part
 $r_i = \frac 1 2 \sum_{jk} \kappa_{ijk} (w_j w_k - \delta_{jk})$, so that
 $\kappa_{ijj} = \mathbb E [r_i (w_j^2 - 1)]$. A bend is missing where the draws have other ones.
 """
@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import ndtri
 
-from ..linalg.lattices import kronecker_points
 from ..linalg.shrinkage import TINY
+from ..linalg.sobol import sobol_points
 from ..linalg.stein import Draws, Matrix
 from ..linalg.whitening import Whitening
 from ..target import Target
@@ -109,7 +109,7 @@ def fit_bend(
     dim = draws.shape[1]
     covariance = np.cov(draws, rowvar=False).reshape(dim, dim)
     affine = TriangularMap.affine(draws.mean(axis=0), covariance, order)
-    base = ndtri(kronecker_points(max(MIN_BATCH, BATCH_PER_DIM * dim), dim, generator))
+    base = ndtri(sobol_points(max(MIN_BATCH, BATCH_PER_DIM * dim), dim, generator))
     climb = _Climb(affine, base, target)
     start = climb.terms(affine)
     climb.reference = float(np.nan_to_num(start.mean(), neginf=0.0, posinf=0.0))
