@@ -188,7 +188,8 @@ class _Proposals(NamedTuple):
         count = len(self.points)
         is_even = self.weights.max() * count < EVEN_WEIGHT
         is_even = is_even or self.pareto_k < MAX_PARETO_K
-        return bool(is_even and self.ess / count > MIN_EFFECTIVE_SHARE)
+        is_known = np.isfinite(self.log_mean)
+        return bool(is_known and is_even and self.ess / count > MIN_EFFECTIVE_SHARE)
 
     def resampled(self, count: int, seed: int) -> Draws:
         """Return draws by systematic resampling along the first coordinate, in random order."""

@@ -27,7 +27,7 @@ from .triangular import KNOTS, TriangularMap
 
 MIN_CUMULANT = 0.2  # that draws lack: 5 % quantiles are then off by 0.06 sd
 MIN_SIGNIFICANCE = 4.0  # standard errors
-BATCH_PER_DIM, MIN_BATCH = 64, 256  # base points
+BATCH_PER_DIM, MIN_BATCH = 128, 256  # base points
 MAX_ITERATIONS = 150
 ROUGHNESS = 1e-3  # nats per squared change of the slope of log h' at a knot
 RIDGE = 1e-5  # nats per squared parameter
