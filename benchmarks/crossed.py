@@ -247,7 +247,9 @@ def infer() -> None:
         if name.startswith("seconds_")
     }
     say(f"infer: {seconds:.0f} s {parts}, {tree.attrs['verdict']}: {tree.attrs.get('reasons', '')}")
-    say(f"  {len(draws)} draws, {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GB")
+    say(
+        f"  {len(draws)} draws, {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GB"
+    )
     off = (draws.mean(axis=0) - truth.means) / truth.sds
     ratios = 100 * (draws.std(axis=0) / truth.sds - 1)
     lecturers = slice(2, 2 + NUM_LECTURERS)

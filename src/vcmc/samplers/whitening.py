@@ -20,7 +20,7 @@ from ..space import Point, Scalar
 
 # coordinates: the curvature costs a gradient for each, and a chain holds a matrix of 8 MB;
 # in 600 dimensions, logistic chains then need a tenth of the gradients
-MAX_WHITENED_DIM = 1000
+MAX_WHITENED_DIM = 2000
 MAX_NEWTON_SDS = 3.0  # along each whitened axis: a shard's mode is about one from the common mode
 NUM_NEWTON_STEPS = 2  # with one curvature
 MAX_HALVINGS = 4  # of a step that lowers the log density

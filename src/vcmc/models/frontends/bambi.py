@@ -84,14 +84,20 @@ def from_bambi(
     pymc_model, rows = with_row_data(built)
     if chosen is not None:
         rows[chosen.dim] = np.asarray(chosen.levels)[chosen.numbers]
-    converted = from_pymc(
-        pymc_model,
-        rows,
-        space=space,
-        prior_potentials=[potential.name for potential in pymc_model.potentials],
-        groups=None if chosen is None else chosen.dim,
-        quadrature=quadrature,
-    )
+    try:
+        converted = from_pymc(
+            pymc_model,
+            rows,
+            space=space,
+            prior_potentials=[potential.name for potential in pymc_model.potentials],
+            groups=None if chosen is None else chosen.dim,
+            quadrature=quadrature,
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"{model.formula.main!r}, family {model.family.name!r}, cannot be split into shards as "
+            f"Bambi writes it in PyMC: {error}"
+        ) from None
     return ModelAndRows(converted, rows)
 
 

@@ -127,7 +127,8 @@ class _Columns:
         if key not in self._data or name is not None:
             name = f"{name}{SUFFIX}" if name else self._name(array)
             self.arrays[name] = array
-            self._data[key] = pm.Data(name, array)
+            # a known length of one broadcasts
+            self._data[key] = pm.Data(name, array, shape=(None, *array.shape[1:]))
         return self._data[key]
 
     def without_ones(self, array: np.ndarray) -> Any:
@@ -154,9 +155,7 @@ def _register(built: BuiltModel, variables: Sequence[Any], copies: Iterable[Any]
         if variable in model.free_RVs:
             new_name = f"{name}_centered" if name in built.intercepts else name
             transform = model.rvs_to_transforms[variable]
-            new.register_rv(
-                value, new_name, dims=dims, transform=transform, default_transform=None
-            )
+            new.register_rv(value, new_name, dims=dims, transform=transform, default_transform=None)
         elif variable in model.deterministics:
             pm.Deterministic(name, value, dims=dims)
         else:
