@@ -227,15 +227,15 @@ def ratings(student: Any, lecturer: Any, service: Any, y: Any = None, *, num_stu
     numpyro.sample("y", dist.Normal(mean, sigma), obs=y)
 
 
-def infer() -> None:
+def infer(seed: int = 0) -> None:
     """Run vcmc as it comes, and compare it with the reference."""
     with np.load(FILE) as file:
         truth = Moments(file["means"], file["sds"])
     rows = simulate()
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     model = vcmc.from_numpyro(ratings, rows, groups="student", num_groups="num_students")
-    tree = vcmc.infer(model, rows, locals="summary", progress=False, compile_cache=False)
-    seconds = time.perf_counter() - begin
+    tree = vcmc.infer(model, rows, seed=seed, locals="summary", progress=False, compile_cache=False)
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     names = ("mu", "slope", "quality", "sigma", "tau", "spread")
     posterior = tree["posterior"]
     draws = np.column_stack(
@@ -246,9 +246,11 @@ def infer() -> None:
         for name, value in tree.attrs.items()
         if name.startswith("seconds_")
     }
-    say(f"infer: {seconds:.0f} s {parts}, {tree.attrs['verdict']}: {tree.attrs.get('reasons', '')}")
+    say(f"infer: {seconds:.0f} s, {cpu:.0f} s of CPU {parts}, {tree.attrs['verdict']}")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     say(
-        f"  {len(draws)} draws, {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GB"
+        f"  {tree.attrs['num_shards']} shards, {tree.attrs['shard_draws']} draws of each by "
+        f"{tree.attrs['sampler']}, {len(draws)} draws, {memory:.1f} GB"
     )
     off = (draws.mean(axis=0) - truth.means) / truth.sds
     ratios = 100 * (draws.std(axis=0) / truth.sds - 1)

@@ -188,6 +188,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Scan return signature:DeprecationWarning")  # of PyTensor
 @pytest.mark.parametrize("formula", REFUSED)
 def test_what_cannot_be_split_is_refused(make, formula):
     family, message = REFUSED[formula]
@@ -221,13 +222,13 @@ def flights(num_rows=3000, num_planes=60):
     return pd.DataFrame({"hour": hour, "plane": labels[plane], "late": late})
 
 
-@pytest.fixture(scope="module")
-def fits(bmb):
-    """Bambi's NUTS and vcmc on the same hierarchical model."""
+@pytest.fixture(scope="module", params=["late ~ hour", "late ~ hour + (1|plane)"])
+def fits(bmb, request):
+    """Bambi's NUTS and vcmc on the same model, flat and hierarchical."""
     data = flights()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        bambi_model = bmb.Model("late ~ hour + (1|plane)", data, family="bernoulli")
+        bambi_model = bmb.Model(request.param, data, family="bernoulli")
         chains = bambi_model.fit(
             draws=1000,
             tune=1000,
@@ -242,22 +243,23 @@ def fits(bmb):
     return SimpleNamespace(data=data, bambi_model=bambi_model, chains=chains, tree=tree)
 
 
-@pytest.mark.parametrize("name", ["Intercept", "hour", "1|plane_sigma", "1|plane"])
-def test_the_posterior_is_that_of_bambi(fits, name):
-    """Means and sds within Monte Carlo error, four standard errors of Bambi's chains."""
+def test_the_posterior_is_that_of_bambi(fits):
+    """Means and sds within four standard errors of Bambi's chains; sds also have vcmc's error."""
     import arviz
 
-    theirs = fits.chains.posterior[name]
-    ours = fits.tree["posterior"][name]
     assert fits.tree.attrs["verdict"] == "good"
-    if name == "1|plane":
-        ours = ours.sel(plane__factor_dim=theirs["plane__factor_dim"].values)
-    sd = theirs.std(("chain", "draw"))
-    effective = arviz.ess(theirs)[name]
-    off = np.abs(ours.mean(("chain", "draw")) - theirs.mean(("chain", "draw"))) / sd
-    assert (off < 4 / np.sqrt(effective)).all()
-    ratio = np.abs(ours.std(("chain", "draw")) / sd - 1)
-    assert (ratio < 4 / np.sqrt(2 * effective) + 0.01).all()
+    names = set(fits.chains.posterior.data_vars)
+    assert {"Intercept", "hour"} <= names <= set(fits.tree["posterior"].data_vars)
+    for name in names:
+        theirs, ours = fits.chains.posterior[name], fits.tree["posterior"][name]
+        if "plane__factor_dim" in theirs.dims:
+            ours = ours.sel(plane__factor_dim=theirs["plane__factor_dim"].values)
+        sd = theirs.std(("chain", "draw"))
+        effective = arviz.ess(theirs)[name]
+        off = np.abs(ours.mean(("chain", "draw")) - theirs.mean(("chain", "draw"))) / sd
+        assert (off < 4 / np.sqrt(effective)).all(), name
+        ratio = np.abs(ours.std(("chain", "draw")) / sd - 1)
+        assert (ratio < 4 / np.sqrt(2 * effective) + 0.04).all(), name
 
 
 def test_bambi_predicts_from_the_draws(fits):
@@ -269,7 +271,8 @@ def test_bambi_predicts_from_the_draws(fits):
     predicted = fits.bambi_model.predict(
         arviz.InferenceData(posterior=posterior), data=new, inplace=False
     )
-    effect = posterior["1|plane"].sel(plane__factor_dim=list(new["plane"])).to_numpy()
     slope = posterior["hour"].to_numpy()[..., None] * new["hour"].to_numpy()
-    logits = posterior["Intercept"].to_numpy()[..., None] + slope + effect
+    logits = posterior["Intercept"].to_numpy()[..., None] + slope
+    if "1|plane" in posterior:
+        logits += posterior["1|plane"].sel(plane__factor_dim=list(new["plane"])).to_numpy()
     np.testing.assert_allclose(predicted.posterior["p"], 1 / (1 + np.exp(-logits)), atol=1e-12)
