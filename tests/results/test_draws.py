@@ -19,7 +19,8 @@ def test_named_arrays_are_combined():
     tree = vcmc.combine(draws, combiner=vcmc.combiners.Average(), space=space)
     sizes = tree["posterior"].sizes
     assert sizes["chain"] * sizes["draw"] == 5000  # every draw of a shard is used ten times
-    np.testing.assert_allclose(tree["posterior"]["beta"].mean(("chain", "draw")), BETA.mean(axis=(0, 1)))
+    mean = tree["posterior"]["beta"].mean(("chain", "draw"))
+    np.testing.assert_allclose(mean, BETA.mean(axis=(0, 1)))
     np.testing.assert_allclose(tree["posterior"]["sigma"].mean(), SIGMA.mean())
     assert dict(tree["subposterior"].sizes) == {
         "shard": 4,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..combiners import AbstractCombiner, Combined, Consensus, Prior, Variational
+from ..combiners import AbstractCombiner, Consensus, Prior, Variational
 from ..combiners.base import Subposteriors
 from ..data.params import by_coordinate, to_params, to_points
 from ..data.partition import check_seed
