@@ -43,6 +43,7 @@ def frame():
             "weight": generator.uniform(0.5, 2, NUM_ROWS),
         }
     )
+    frame["status"] = np.where(frame["size"] > 3, "right", "none")
     frame["won"] = generator.binomial(frame["trials"], 0.4)
     frame["log_trials"] = np.log(frame["trials"])
     return frame
@@ -182,6 +183,7 @@ def test_a_spread_has_a_formula(bmb, make):
 
 
 REFUSED = {
+    "censored(size, status) ~ x": ("gamma", "infinite bounds"),
     "weighted(y, weight) ~ x": ("gaussian", "weights="),
     "y ~ x": ("asymmetriclaplace", "y ~ x.*asymmetriclaplace"),
     "count ~ x": ("hurdle_poisson", "count ~ x.*hurdle_poisson"),

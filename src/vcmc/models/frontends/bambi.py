@@ -37,14 +37,12 @@ class Factor(NamedTuple):
         name: its name in the formula.
         levels: labels of its levels.
         numbers: the number of every row's level.
-        terms: names of its terms, e.g. `1|county`.
         dims: names that its axis has in Bambi's model, more than one if terms have aliases.
     """
 
     name: str
     levels: list[Any]
     numbers: Int[np.ndarray, " row"]
-    terms: list[str]
     dims: list[str]
 
     @property
@@ -111,7 +109,13 @@ def _bambi() -> Any:
 
 def _check_family(model: Any) -> None:
     """Refuse responses whose rows cannot be data of a PyMC model."""
-    if model.response_component.term.is_weighted:
+    response = model.response_component.term
+    if response.is_censored:
+        raise ValueError(
+            "Bambi writes censored(...) with infinite bounds for the other rows, and rows must be "
+            "finite. Write the model in NumPyro or PyMC, with a 0/1 column of censored rows."
+        )
+    if response.is_weighted:
         raise ValueError(
             "Bambi writes the weights of weighted(...) into a distribution of its own, of which "
             "shards cannot take a part. Leave them out of the formula, add them to the rows, "
@@ -129,8 +133,7 @@ def _factors(model: Any) -> list[Factor]:
             dim = f"{term.alias or term.name.split('|')[1]}__factor_dim"
             if name not in factors:
                 levels = list(term.groups)
-                factors[name] = Factor(name, levels, np.asarray(term.group_index), [], [])
-            factors[name].terms.append(term.alias or term.name)
+                factors[name] = Factor(name, levels, np.asarray(term.group_index), [])
             if dim not in factors[name].dims:
                 factors[name].dims.append(dim)
     return list(factors.values())
@@ -156,7 +159,8 @@ def _built(bambi: Any, model: Any, factors: list[Factor]) -> BuiltModel:
     from bambi.backend import PyMCModel
 
     # Offsets times a scale are for samplers that see both. Here local effects are integrated out,
-    # in coordinates in which they are standard normal, and global ones are learnt from many rows.
+    # in coordinates in which they are standard normal. Global ones have many rows, with which an
+    # offset and its scale lie on a ridge: NUTS on 4000 rows of 6 levels had no end in 9 minutes.
     spec = copy.copy(model)
     spec.noncentered = False
     backend = PyMCModel()
