@@ -31,6 +31,7 @@ from .inference.model_comparison import loo_compare
 from .inference.pipeline import infer
 from .inference.prediction import predict
 from .inference.refinement import refine
+from .inference.update import update
 from .model import Model
 from .models.frontends.numpyro import from_numpyro
 from .models.frontends.pymc import from_pymc
@@ -123,6 +124,7 @@ __all__ = [
     "samplers",
     "split",
     "summary",
+    "update",
     "variational",
     "waic",
 ]

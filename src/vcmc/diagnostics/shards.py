@@ -293,10 +293,10 @@ def _convergence_warnings(
         )
         found.append((low.tolist(), text))
     if "diverging" in stats:
-        shares = stats["diverging"].mean(axis=(1, 2))
+        shares = np.nanmean(stats["diverging"], axis=(1, 2))
         if len(divergent := np.flatnonzero(shares > MAX_DIVERGENT_SHARE)):
             text = (
-                f"{_shards(divergent)} had {stats['diverging'][divergent].sum()} divergent "
+                f"{_shards(divergent)} had {np.nansum(stats['diverging'][divergent]):.0f} divergent "
                 "transitions. Try a higher target_accept, or reparameterize the model."
             )
             found.append((divergent.tolist(), text))

@@ -33,12 +33,15 @@ class ShardDraws(NamedTuple):
         stats: the sampler's statistics of every draw, axes (shard, chain, draw).
         seconds: when each chain began and ended, counted from the first, axes (shard, chain).
         learned: `Combined.learned` from the first halves of the chains, with `overlap`.
+        counts: where shards have different numbers of draws, that of each; their chains are
+            concatenated, and padded with NaN.
     """
 
     points: Float[np.ndarray, "shard chain draw dim"]
     stats: dict[str, np.ndarray]
     seconds: dict[str, np.ndarray]
     learned: Any = None
+    counts: list[int] | None = None
 
 
 def sample(

@@ -1,6 +1,6 @@
 """Summaries of the shards' draws: common labels, R-hat, effective draws, and a sample of each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from ..diagnostics.shards import (
     shard_rhat,
     shard_warnings,
 )
+from ..results.draw_axes import Axes
 from ..results.draws import StreamedDraws
 from ..space import Product
 
@@ -77,6 +78,17 @@ def summarize_shards(
         num_chains,
         labelled.reshape(draws.shape),
     )
+
+
+def summarize_uneven_shards(
+    space: Product, draws: Float[np.ndarray, "shard draw dim"], counts: Sequence[int]
+) -> ShardSummary:
+    """Summarize shards with different numbers of draws, padded to the largest."""
+    shards = [
+        to_params(space, jnp.asarray(points[:count]))
+        for points, count in zip(draws, counts, strict=True)
+    ]
+    return summarize_streamed_shards(space, StreamedDraws(shards, True, Axes(False, {})))
 
 
 class StreamedShard(NamedTuple):

@@ -10,8 +10,8 @@ from jaxtyping import Int
 from ..data.group_labels import named_labels
 from ..data.labels import default_dim
 from ..errors import StoreError
+from .history import current_run
 from .local_files import CHAIN, DRAW, LocalIndex, LocalsFolder, check_pyarrow
-from .store import Store
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -34,7 +34,7 @@ def load_locals(
         which they were asked for, and those of the parameter.
     """
     check_pyarrow()
-    folder = Store(store).locals
+    folder = current_run(store).locals
     index = folder.index()
     if index is None:
         raise StoreError(
