@@ -22,12 +22,12 @@ class BatchShard(NamedTuple):
 
     Attributes:
         partition: the batch's partition, without weights and groups.
-        index: the shard's number in it.
+        number: the shard's number in it.
         labels: of a model with groups, the labels of the numbers in the column of groups.
     """
 
     partition: AbstractPartition
-    index: int
+    number: int
     labels: np.ndarray | None = None
 
 
@@ -61,7 +61,7 @@ class ShardList(AbstractPartition):
 
     def load(self, shard: int) -> Shard:
         part = self.shards[shard]
-        rows = rows_of(part.partition.load(part.index))
+        rows = rows_of(part.partition.load(part.number))
         if self.group_column is not None and part.labels is not None:
             numbers = np.searchsorted(self.labels, part.labels)  # type: ignore[arg-type]
             rows[self.group_column] = numbers[rows[self.group_column]]

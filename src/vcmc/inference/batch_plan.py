@@ -54,7 +54,7 @@ class EarlierShard:
 
     def read(self, group_column: str | None = None) -> Rows:
         """Return the rows; the column of groups holds labels."""
-        rows = rows_of(self.rows.partition.load(self.rows.index))
+        rows = rows_of(self.rows.partition.load(self.rows.number))
         if group_column is not None and self.rows.labels is not None:
             rows[group_column] = self.rows.labels[rows[group_column]]
         return rows
@@ -70,6 +70,7 @@ class BatchSettings(NamedTuple):
         seed: seed of the split.
         group_column: the column of groups, if the model has them.
         least_size: the least size of a shard, where smaller ones held too little information.
+        can_merge: whether the rows of earlier shards are known one by one.
     """
 
     dim: int
@@ -78,6 +79,7 @@ class BatchSettings(NamedTuple):
     seed: int
     group_column: str | None = None
     least_size: int = 0
+    can_merge: bool = True
 
 
 class BatchPlan(NamedTuple):
@@ -111,13 +113,49 @@ def plan_batch(rows: Rows, earlier: Sequence[EarlierShard], settings: BatchSetti
     pool = _concatenated([rest, *(earlier[place].read(column) for place in merged)])
     size = _size(pool, column)
     number = _number_of_shards(pool, size, total, useful, settings)
-    is_fixed = number == 1 and len(merged) == len(others)
+    is_fixed = number == 1 and (len(merged) == len(others) or not settings.can_merge)
     parts = _split(pool, number, settings)
     return BatchPlan(
         shards + parts,
         frozenset(replaced).union(merged),
         is_fixed,
         REDUCED_GROWTH * max(1, size // number),
+    )
+
+
+def merge_small(
+    shards: Sequence[Rows],
+    earlier: Sequence[EarlierShard],
+    replaced: Sequence[int],
+    settings: BatchSettings,
+) -> BatchPlan:
+    """Return shards that have lost rows, those that are too small merged with others.
+
+    Args:
+        shards: the rows that are left of them.
+        earlier: all shards as they were.
+        replaced: their places.
+        settings: what decides which shards are too small.
+    """
+    column = settings.group_column
+    others = [place for place in range(len(earlier)) if place not in replaced]
+    sizes = [_size(rows, column) for rows in shards]
+    total = sum(sizes) + sum(earlier[place].size for place in others)
+    useful = _useful_size(total, [shard.size for shard in earlier], settings)
+    whole = [rows for rows, size in zip(shards, sizes, strict=True) if size >= useful]
+    small = [rows for rows, size in zip(shards, sizes, strict=True) if size < useful]
+    if not small:
+        return BatchPlan(whole, frozenset(replaced), False, REDUCED_GROWTH * min(sizes))
+    pool = _concatenated(small)
+    merged, _ = _places_to_merge(_size(pool, column), total, earlier, others, settings)
+    pool = _concatenated([pool, *(earlier[place].read(column) for place in merged)])
+    size = _size(pool, column)
+    is_fixed = len(merged) == len(others) and not whole
+    return BatchPlan(
+        [*whole, pool],
+        frozenset(replaced).union(merged),
+        is_fixed,
+        REDUCED_GROWTH * min([size, *sizes]),
     )
 
 
@@ -159,19 +197,29 @@ def _places_to_merge(
 ) -> tuple[list[int], int]:
     """Return the earlier shards to merge a batch with, and the size that shards should have."""
     sizes = [earlier[place].size for place in others]
-    least = MIN_ROWS_PER_COORDINATE * settings.dim
-    if sizes:  # shards as small as the user's are as the user wants them
-        least = min(least, int(np.median(sizes)))
-    least = max(least, settings.least_size)
-    useful = max(least, total // MAX_PARTS)
+    least = _least_size(sizes, settings)
+    useful = _useful_size(total, sizes, settings)
     merged: list[int] = []
     for place in sorted(others, key=lambda place: earlier[place].size):
         is_small = earlier[place].size < useful
-        if size >= useful or (size >= least and not is_small):
+        if size >= useful or (size >= least and not is_small) or not settings.can_merge:
             break
         merged.append(place)
         size += earlier[place].size
     return merged, useful
+
+
+def _least_size(sizes: Sequence[int], settings: BatchSettings) -> int:
+    """Return the size below which a shard is merged with any other."""
+    least = MIN_ROWS_PER_COORDINATE * settings.dim
+    if sizes:  # shards as small as the user's are as the user wants them
+        least = min(least, int(np.median(sizes)))
+    return max(least, settings.least_size)
+
+
+def _useful_size(total: int, sizes: Sequence[int], settings: BatchSettings) -> int:
+    """Return the size below which a shard is merged with other small ones."""
+    return max(_least_size(sizes, settings), total // MAX_PARTS)
 
 
 def _number_of_shards(

@@ -4,6 +4,7 @@ Rows that were given in memory are written to it. Of rows that a user has split 
 the folder's name; rows that a function loads are not kept.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..data.shard_list import BatchShard
 from ..data.weighted import WeightedPartition
 from ..errors import StoreError
 from ..results.checked_files import as_store_error, read_json, write_json
-from ..results.history import ELSEWHERE
+from ..results.states import ELSEWHERE
 from ..results.store import Store
 
 
@@ -59,6 +60,17 @@ def write_partition(folder: Path, partition: AbstractPartition) -> FilePartition
         return {**rows, column: grouped.group_numbers(rows[column])}
 
     return write_shards(folder, map(numbered, shards), len(shards), column, grouped.labels)
+
+
+def write_batch(
+    folder: Path, shards: Sequence[Mapping[str, np.ndarray]], column: str | None
+) -> list[BatchShard]:
+    """Write the rows of shards to files; the column of groups holds labels."""
+    if column is None:
+        return batch_shards(write_shards(folder, shards, len(shards)))
+    labels = np.unique(np.concatenate([np.unique(rows[column]) for rows in shards]))
+    numbered = ({**rows, column: np.searchsorted(labels, rows[column])} for rows in shards)
+    return batch_shards(write_shards(folder, numbered, len(shards), column, labels))
 
 
 def _grouped(partition: AbstractPartition) -> GroupedPartition | None:

@@ -1,6 +1,6 @@
-"""The rows of a new batch: read as the model reads them, and of the kinds that earlier rows have."""
+"""The rows of a new batch: read as the model reads them, with the types of earlier rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
@@ -31,7 +31,7 @@ class StoredShards(Sequence[Rows]):
 
     shards: Sequence[BatchShard]
     group_column: str | None
-    kinds: Mapping[str, np.ndarray]
+    kinds: Rows
 
     def __len__(self) -> int:
         return len(self.shards)
@@ -82,10 +82,10 @@ def read_new_rows(
     """
     column = model.local.groups if model.local else None
     rows = model_rows(rows, model, weights)
-    if not isinstance(rows, AbstractPartition | FileRows) and not callable(rows):
-        if not is_large(rows):
-            whole = conformed(_in_memory(rows, column), kinds, column)
-            return NewRows(whole, [], row_digest(whole, column))
+    is_lazy = isinstance(rows, AbstractPartition | FileRows) or callable(rows)
+    if not is_lazy and not is_large(rows):
+        whole = conformed(_in_memory(rows, column), kinds, column)
+        return NewRows(whole, [], row_digest(whole, column))
     partition = _partition(rows, model, num_shards, large_shards)
     shards = StoredShards(batch_shards(partition), column, kinds)
     digest = RowDigest()
@@ -146,7 +146,7 @@ def _converted(name: str, values: np.ndarray, like: np.ndarray) -> np.ndarray:
     if not np.array_equal(converted, values):
         raise ValueError(
             f"rows[{name!r}] was of the type {like.dtype}, and new rows have values that this type "
-            f"does not hold, e.g. {values[converted != values].flat[0]!r}. Make a new run with rows "
-            "of one type: vcmc.infer(...)."
+            f"does not hold, e.g. {values[converted != values].flat[0]!r}. Make a new run with "
+            "rows of one type: vcmc.infer(...)."
         )
     return converted

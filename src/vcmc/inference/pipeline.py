@@ -14,8 +14,8 @@ from ..data.shard import AbstractPartition
 from ..errors import ShardError, SlotLost, TaskError
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
-from ..results.history import check_not_reduced
 from ..results.lock import locked
+from ..results.states import check_not_reduced
 from ..samplers import AbstractSampler
 from .arguments import check_model
 from .assessment import result_tree

@@ -128,6 +128,14 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
     climbs = starts[:1] if request.starts else starts
     start = common_start(target, climbs) if needs_start else starts[0]
     plan = _plan(target, request, own_sampler, start, sample_key)
+    stage.advance()
+    return Prepared(target, plan, facts, run_settings(target, request, plan, facts), warnings)
+
+
+def run_settings(
+    target: Target, request: Request, plan: Plan, facts: Sequence[ShardFacts]
+) -> dict[str, Any]:
+    """Return the settings of a run that its result records."""
     settings: dict[str, Any] = {
         "seed": request.seed,
         "num_shards": target.num_shards,
@@ -139,9 +147,6 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
         **weights_attribute(request.weights),
         "model": repr(target.model),
         "sampler": repr(plan.sampler),
-    }
-    stage.advance()
-    settings |= {
         "combiner": repr(request.combiner),
         "executor": repr(request.executor),
         "shard_sizes": [shard.num_rows for shard in facts],
@@ -151,7 +156,7 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
     if (local := target.model.local) is not None:
         settings |= {"groups": local.groups, "quadrature": repr(local.quadrature)}
         settings["local_parameters"] = list(local.space)
-    return Prepared(target, plan, facts, settings, warnings)
+    return settings
 
 
 def checked_target(

@@ -15,7 +15,7 @@ from ..executors import AbstractExecutor
 from ..model import Model
 from ..results.agreement import model_differences
 from ..results.blocks import join_blocks
-from ..results.history import ORIGINAL, History, ShardName, State
+from ..results.states import ORIGINAL, History, ShardName, State
 from ..results.store import Store
 from ..samplers.base import Chain, group_by_walker
 from ..target import Target
@@ -205,8 +205,8 @@ def stored_chains(store: Store, shard: int, shape: tuple[int, int]) -> list[Chai
     chains = [join_blocks(blocks) for folder in store.chains(shard) if (blocks := folder.blocks())]
     if len(chains) != num_chains or any(len(chain.points) < num_draws for chain in chains):
         raise StoreError(
-            f"the draws of shard {shard} in {store.folder} are missing or damaged. Restore them from "
-            "a backup, or repeat the call that made them, which samples them again."
+            f"the draws of shard {shard} in {store.folder} are missing or damaged. Restore them "
+            "from a backup, or repeat the call that made them, which samples them again."
         )
     return [group_by_walker(_cut(chain, num_draws)) for chain in chains]
 

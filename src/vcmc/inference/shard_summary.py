@@ -40,6 +40,7 @@ class ShardSummary(NamedTuple):
         num_chains: number of chains of every shard.
         sample: some draws of every shard, by which shards are compared.
         broken: the shards whose draws cannot be used, with the reason, if that was checked.
+        batches: the batch of every shard, if rows came in batches.
     """
 
     points: Any
@@ -50,6 +51,7 @@ class ShardSummary(NamedTuple):
     num_chains: int
     sample: Float[np.ndarray, "shard chain draw dim"]
     broken: Mapping[int, str] = MappingProxyType({})
+    batches: Sequence[int] | None = None
 
     def shard_warnings(
         self, stats: dict[str, np.ndarray], space: Product, prior: Prior
@@ -59,7 +61,9 @@ class ShardSummary(NamedTuple):
         if prior == "powered":  # as narrow as the posterior, but as far apart as any shards
             means = sample.mean(axis=(1, 2), keepdims=True)
             sample = means + np.sqrt(len(sample)) * (sample - means)
-        return shard_warnings(sample, self.rhat, self.ess, stats, space, min(self.counts))
+        return shard_warnings(
+            sample, self.rhat, self.ess, stats, space, min(self.counts), self.batches
+        )
 
 
 def summarize_shards(

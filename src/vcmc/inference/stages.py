@@ -139,6 +139,7 @@ def combine_draws(
             summary = summarize_shards(space, draws.points)
         else:
             summary = summarize_uneven_shards(space, draws.points[:, 0], draws.counts)
+        summary = summary._replace(batches=draws.batches)
         clock.lap("check")
         shards = Subposteriors(
             summary.points,

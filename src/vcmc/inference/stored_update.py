@@ -4,7 +4,7 @@ Rows and draws are written to a folder of the state, whose description is writte
 that is killed leaves the state before; the same call finds what was written, and goes on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +12,16 @@ import numpy as np
 
 from ..combiners import AbstractCombiner, Variational
 from ..data.row_digest import RowDigest
-from ..data.shard_files import write_shards
 from ..data.shard_list import BatchShard
 from ..errors import warn_doubtful
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.blocks import pack_block
 from ..results.checked_files import as_store_error
-from ..results.history import History, ShardName, State
+from ..results.states import History, ShardName, State
 from ..results.tree import draws_by_parameter, make_tree
 from .batch_plan import BatchPlan, EarlierShard, Rows
 from .clock import Clock
-from .kept_rows import batch_shards
+from .kept_rows import write_batch
 from .local_tasks import LocalsMode
 from .request import Request
 from .run_history import RunHistory
@@ -68,7 +67,6 @@ class Change:
         num_rows: rows that are added, or, with a minus, deleted.
         digest: of the rows that are added.
         plan: the shards to sample, and those that they replace.
-        batch: the number of the update that brought the last rows of the new shards.
     """
 
     action: str
@@ -76,7 +74,6 @@ class Change:
     num_rows: int
     digest: RowDigest
     plan: BatchPlan
-    batch: int
 
     def with_plan(self, plan: BatchPlan) -> "Change":
         """Return the same rows in other shards."""
@@ -129,15 +126,14 @@ def make_state(
         starts=starts_from(runs.model, draws_by_parameter(tree_before)),
     )
     is_forget = change.action == "forget"
-    new = write_rows(runs, number, change.plan.shards, kept if is_forget else ())
-    batch = Batch(runs.model, kept, new, is_reducible=not change.plan.is_fixed)
+    new = _write_rows(runs, number, change.plan.shards, kept if is_forget else ())
+    batch = Batch(runs.model, kept, new, number, is_reducible=not change.plan.is_fixed)
     with ProgressDisplay(options.progress) as display:
         result = update_posterior(batch, request, options.locals_mode, display, clock)
     names = [ShardName(number, place) for place in range(len(new))]
     kept_names = [shard.name for shard in kept]
     if is_forget:
         kept_names = copy_draws(runs.history, number, kept, len(new))
-    batches = [*(shard.batch for shard in kept), *[change.batch] * len(new)]
     state = State(
         number=number,
         parent=before.number,
@@ -148,7 +144,7 @@ def make_state(
         total_rows=int(sum(result.prepared.settings["shard_sizes"])),
         verdict=result.assessment.diagnosis.verdict,
         shards=(*kept_names, *names),
-        batches=tuple(batches),
+        batches=tuple(batch.batches),
         shapes=(*(shard.shape for shard in kept), *[result.shape] * len(new)),
         digest=change.digest,
         settings={**before.settings, "num_draws": request.num_draws},
@@ -159,23 +155,16 @@ def make_state(
     return tree
 
 
-def write_rows(
+def _write_rows(
     runs: RunHistory, number: int, shards: Sequence[Rows], kept: Sequence[EarlierShard]
 ) -> list[BatchShard]:
     """Write the rows of new shards, and copies of those that are kept; return the new ones."""
     folder = runs.history.run(number).rows
     column = runs.model.local.groups if runs.model.local else None
-    total = len(shards) + len(kept)
+    sources = [*shards, *(shard.read(column) for shard in kept)] if kept else shards
     with as_store_error(folder):
-        if column is None:
-            sources = (*shards, *(shard.read() for shard in kept))
-            partition = write_shards(folder, sources, total)
-        else:
-            rows = [*shards, *(shard.read(column) for shard in kept)]
-            labels = np.unique(np.concatenate([np.unique(part[column]) for part in rows]))
-            numbered = ({**part, column: np.searchsorted(labels, part[column])} for part in rows)
-            partition = write_shards(folder, numbered, total, column, labels)
-    return batch_shards(partition)[: len(shards)]
+        written = write_batch(folder, sources, column)
+    return written[: len(shards)]
 
 
 def copy_draws(
@@ -206,9 +195,8 @@ def save_result(
     own = update_groups(
         tree_before, posterior.groups["posterior"], runs.model, entry, state.batches
     )
-    groups: Mapping[str, Any] = {**posterior.groups, **assessment.groups, **own}
-    settings = result.prepared.settings | posterior.settings | clock.seconds
-    settings |= {"exact": posterior.exact, "update": state.number, **assessment.attributes}
+    groups = {**posterior.groups, **assessment.groups, **own}
+    settings = result.settings | clock.seconds | {"update": state.number}
     tree = make_tree(groups, settings)
     store = runs.history.run(state.number)
     store.save_tree(groups, tree.attrs, {})

@@ -1,4 +1,4 @@
-"""The groups of a tree that tell its history: estimates after every update, and batches of shards."""
+"""The groups of a tree that tell its history: estimates by update, batches of shards."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

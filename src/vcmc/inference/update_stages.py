@@ -20,16 +20,18 @@ from ..executors import AbstractExecutor
 from ..groups.local_model import LocalModel
 from ..model import Model
 from ..progress import ProgressDisplay
+from ..samplers import NUTS
 from ..samplers.base import Chain
 from ..space import Point
 from ..target import Target
 from .assessment import Assessment
 from .batch_plan import EarlierShard
+from .chains import Plan
 from .clock import Clock
 from .combination import Posterior
 from .draw_counts import DRAWS_GROWTH, MAX_SHARD_DRAWS
 from .local_tasks import LocalsMode
-from .preparation import Prepared, check_target, prepare
+from .preparation import Prepared, check_target, prepare, run_settings
 from .request import Request
 from .run_record import RunRecord
 from .sampling import ShardDraws, sample
@@ -47,6 +49,16 @@ class UpdateResult(NamedTuple):
     assessment: Assessment
     shape: tuple[int, int]
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings and the verdict, as attributes of a tree."""
+        return {
+            **self.prepared.settings,
+            **self.posterior.settings,
+            "exact": self.posterior.exact,
+            **self.assessment.attributes,
+        }
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -56,13 +68,20 @@ class Batch:
         model: the model.
         earlier: the shards whose draws are kept.
         new: the rows of the shards that are to be sampled.
+        number: the number of the update.
         is_reducible: whether they may be made fewer if they hold too little information.
     """
 
     model: Model
     earlier: Sequence[EarlierShard]
     new: Sequence[BatchShard]
+    number: int
     is_reducible: bool = False
+
+    @property
+    def batches(self) -> list[int]:
+        """The batch that brought the last rows of every shard."""
+        return [*(shard.batch for shard in self.earlier), *[self.number] * len(self.new)]
 
     def targets(self, weights: str | None, executor: AbstractExecutor) -> tuple[Target, Target]:
         """Return the target of all rows, and that of the new shards alone."""
@@ -123,6 +142,11 @@ def update_posterior(
     request = replace(
         request, num_earlier_shards=len(batch.earlier), may_reduce_shards=batch.is_reducible
     )
+    if not batch.new:
+        whole = _whole(batch, full, request)
+        whole, posterior = _combine(batch, whole, None, request, display, clock)
+        stages = Stages(request, None, display, clock, overlap=False)
+        return _assessed(stages, whole, posterior, (0, 0), locals_mode)
     check_key, *_ = jax.random.split(jax.random.key(request.seed), 3)
     check_target(new, check_key)
     prepared, whole, record = _prepare(batch, full, new, request, display, clock)
@@ -135,21 +159,31 @@ def update_posterior(
         if not posterior.needs_more_draws or more > MAX_SHARD_DRAWS or full.num_shards == 1:
             break
         prepared = stages.extend(prepared, more)
+    return _assessed(stages, whole, posterior, drawn.points.shape[1:3], locals_mode)
+
+
+def _assessed(
+    stages: Stages,
+    whole: Prepared,
+    posterior: Posterior,
+    shape: tuple[int, int],
+    locals_mode: LocalsMode | None,
+) -> UpdateResult:
     assessment = stages.assess(whole, posterior, is_refined=False)
     posterior, assessment = stages.draw_locals(whole, posterior, assessment, locals_mode)
-    return UpdateResult(whole, posterior, assessment, drawn.points.shape[1:3])
+    return UpdateResult(whole, posterior, assessment, shape)
 
 
 def _combine(
     batch: Batch,
     whole: Prepared,
-    drawn: ShardDraws,
+    drawn: ShardDraws | None,
     request: Request,
     display: ProgressDisplay,
     clock: Clock,
 ) -> tuple[Prepared, Posterior]:
     """Combine the draws of all shards; return the settings of these, too."""
-    draws = joined_draws(batch.earlier, drawn)
+    draws = joined_draws(batch.earlier, drawn)._replace(batches=batch.batches)
     counts = {} if draws.counts is None else {"draw_counts": draws.counts}
     whole = replace(whole, settings=whole.settings | counts)
     return whole, combine_draws(whole, request, draws, display, clock)
@@ -171,27 +205,43 @@ def _prepare(
         raise TooManyShards(ShardCount(1, "the new rows hold no information on some coordinates."))
     record = RunRecord.opened(new, request, {})
     prepared = prepare(new, request, display, clock, record)
-    settings = prepared.settings | {
-        "num_shards": full.num_shards,
-        "shard_sizes": [shard.num_rows for shard in facts],
-    }
-    warnings = check_information(full, np.stack(request.starts), facts)
-    return prepared, Prepared(full, prepared.plan, facts, settings, warnings), record
+    return prepared, _whole(batch, full, request, prepared), record
 
 
-def joined_draws(earlier: Sequence[EarlierShard], drawn: ShardDraws) -> ShardDraws:
+def _whole(
+    batch: Batch, full: Target, request: Request, prepared: Prepared | None = None
+) -> Prepared:
+    """Return the first stage of all shards, given that of the new ones, if there are any."""
+    points = np.stack(request.starts)
+    facts = shard_facts(full, points)
+    plan = prepared.plan if prepared else kept_plan(request, batch)
+    settings = run_settings(full, request, plan, facts)
+    return Prepared(full, plan, facts, settings, check_information(full, points, facts))
+
+
+def kept_plan(request: Request, batch: Batch) -> Plan:
+    """Return the plan of a state without new shards, whose chains were all made before."""
+    return Plan(
+        NUTS(),
+        np.asarray(request.starts[0]),
+        np.asarray(jax.random.key_data(jax.random.key(request.seed))),
+        max(shard.shape[1] for shard in batch.earlier),
+        request.thin,
+        1 / len(batch.earlier),
+        1.0,
+    )
+
+
+def joined_draws(earlier: Sequence[EarlierShard], drawn: ShardDraws | None) -> ShardDraws:
     """Return the draws of all shards, the new ones last.
 
     Where shards have different numbers of chains or draws, chains are concatenated and padded.
     """
     shards = [
         *(_stacked(shard.chains) for shard in earlier),
-        *(
-            Chain(points, {name: values[index] for name, values in drawn.stats.items()})
-            for index, points in enumerate(drawn.points)
-        ),
+        *_by_shard(drawn),
     ]
-    names = [name for name in drawn.stats if all(name in shard.stats for shard in shards)]
+    names = [n for n in shards[0].stats if all(n in shard.stats for shard in shards)]
     if len({shard.points.shape for shard in shards}) == 1:
         points = np.stack([shard.points for shard in shards])
         stats = {name: np.stack([shard.stats[name] for shard in shards]) for name in names}
@@ -206,6 +256,16 @@ def joined_draws(earlier: Sequence[EarlierShard], drawn: ShardDraws) -> ShardDra
     points = np.stack([padded(shard.points) for shard in shards])
     stats = {name: np.stack([padded(shard.stats[name]) for shard in shards]) for name in names}
     return ShardDraws(points, stats, {}, counts=counts)
+
+
+def _by_shard(drawn: ShardDraws | None) -> list[Chain]:
+    """Return the draws of each new shard, if there are any."""
+    if drawn is None:
+        return []
+    return [
+        Chain(points, {name: values[shard] for name, values in drawn.stats.items()})
+        for shard, points in enumerate(drawn.points)
+    ]
 
 
 def _stacked(chains: Sequence[Chain]) -> Chain:

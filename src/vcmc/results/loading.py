@@ -14,7 +14,7 @@ from ..model import Model
 from ..samplers.base import Chain, group_by_walker
 from ..space import Product
 from .blocks import join_blocks
-from .history import current_run
+from .states import current_run
 from .store import SETTINGS, Store
 from .tree import build_tree, make_tree
 

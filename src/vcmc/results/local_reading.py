@@ -10,8 +10,8 @@ from jaxtyping import Int
 from ..data.group_labels import named_labels
 from ..data.labels import default_dim
 from ..errors import StoreError
-from .history import current_run
 from .local_files import CHAIN, DRAW, LocalIndex, LocalsFolder, check_pyarrow
+from .states import current_run
 
 if TYPE_CHECKING:
     from xarray import Dataset

@@ -16,8 +16,8 @@ runs/flights/
 ```
 
 A state is a list of shards, each named by the update that sampled it and its number there. Files of
-complete states are never changed, so any state can be restored. A deletion of rows copies the shards
-that are left to a folder of its own, and then deletes all other states.
+complete states are never changed, so any state can be restored. A deletion of rows copies the
+shards that are left to a folder of its own, and then deletes all other states.
 """
 
 import json
@@ -152,9 +152,8 @@ class History:
         folder = self.run(number).folder
         path = folder / REQUEST
         plain = _plain_request(request)
-        if path.exists():
-            if has_json(path, plain):
-                return True
+        if has_json(path, plain):
+            return True
         shutil.rmtree(folder, ignore_errors=True)
         make_folder(folder)
         write_json(path, plain)

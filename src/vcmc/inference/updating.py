@@ -10,8 +10,8 @@ from ..errors import StoreError, StoreWarning, warn_user
 from ..executors import executor_of
 from ..model import Model
 from ..progress import ProgressMode
-from ..results.history import History, State
 from ..results.lock import locked
+from ..results.states import History, State
 from ..results.store import Store
 from .arguments import MIN_DRAWS, check_combiner, check_integer, check_model
 from .batch_plan import BatchPlan, BatchSettings, EarlierShard, count_for_share, plan_batch
@@ -174,7 +174,6 @@ def _update_run(
             batch.digest.num_rows,
             batch.digest,
             _plan(batch, earlier, settings),
-            number,
         )
         while True:
             try:
