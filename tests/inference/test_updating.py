@@ -1,5 +1,7 @@
 """Adding rows to a posterior: against closed forms, and against one run on all rows."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,7 @@ def parts_of(rows, ends):
     """Return consecutive rows, divided at `ends`."""
     bounds = [0, *ends, len(next(iter(rows.values())))]
     return [
-        {name: array[begin:end] for name, array in rows.items()}
-        for begin, end in zip(bounds[:-1], bounds[1:], strict=True)
+        {name: array[begin:end] for name, array in rows.items()} for begin, end in pairwise(bounds)
     ]
 
 

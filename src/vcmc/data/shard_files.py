@@ -7,9 +7,11 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from .categories import NO_LEVELS, Levels
 from .files import MANIFEST, OWN_FILES, VERSION, FilePartition
 from .folders import claim, open_like_folder
 from .group_labels import GroupIndex, SplitGroups
@@ -49,6 +51,7 @@ def write_shards(
     num_shards: int,
     group_column: str | None = None,
     group_labels: np.ndarray | None = None,
+    levels: Levels = NO_LEVELS,
 ) -> FilePartition:
     """Write the rows of shards to the files of a folder, and force them to the disk.
 
@@ -58,6 +61,7 @@ def write_shards(
         num_shards: how many there are.
         group_column: the column of groups, which holds numbers.
         group_labels: the labels of groups 0, 1, ….
+        levels: the levels of columns that were text.
     """
     with claim(folder):
         for file in folder.iterdir():
@@ -73,7 +77,7 @@ def write_shards(
                 counts += np.bincount(rows[group_column], minlength=len(counts))
                 shard_of_group[rows[group_column]] = shard
         writer.flush()
-        manifest = {
+        manifest: dict[str, Any] = {
             "version": VERSION,
             "sizes": writer.sizes.tolist(),
             "columns": writer.columns,
@@ -86,6 +90,8 @@ def write_shards(
                 "levels": None,
             },
         }
+        if known := {name: own for name, own in levels.items() if name in writer.columns}:
+            manifest["levels"] = {name: np.asarray(own).tolist() for name, own in known.items()}
         if group_column is not None and group_labels is not None:
             groups = SplitGroups(group_column, GroupIndex(group_labels, counts), shard_of_group)
             manifest["groups_checksum"] = groups.write(folder)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data.categories import NO_LEVELS, Levels
 from ..data.files import MANIFEST, FilePartition
 from ..data.grouped import GroupedPartition
 from ..data.partition import Partition
@@ -22,7 +23,7 @@ from ..results.states import ELSEWHERE
 from ..results.store import Store
 
 
-def keep_rows(store: Store, partition: AbstractPartition) -> None:
+def keep_rows(store: Store, partition: AbstractPartition, levels: Levels = NO_LEVELS) -> None:
     """Write the rows of a run to its directory, unless they are in files already."""
     plain, grouped = plain_partition(partition), _grouped(partition)
     if isinstance(plain, FilePartition):
@@ -35,7 +36,7 @@ def keep_rows(store: Store, partition: AbstractPartition) -> None:
         return
     if not _are_kept(store, plain):
         with as_store_error(store.rows):
-            write_partition(store.rows, partition)
+            write_partition(store.rows, partition, levels)
 
 
 def _are_kept(store: Store, partition: Partition | FilePartition) -> bool:
@@ -46,31 +47,37 @@ def _are_kept(store: Store, partition: Partition | FilePartition) -> bool:
         return False
 
 
-def write_partition(folder: Path, partition: AbstractPartition) -> FilePartition:
+def write_partition(
+    folder: Path, partition: AbstractPartition, levels: Levels = NO_LEVELS
+) -> FilePartition:
     """Write the shards of a partition to files, one after the other."""
     plain = plain_partition(partition)
     shards = range(plain.num_shards)
     grouped = _grouped(partition)
     if grouped is None:
-        return write_shards(folder, (plain_rows(plain, shard) for shard in shards), len(shards))
+        rows = (plain_rows(plain, shard) for shard in shards)
+        return write_shards(folder, rows, len(shards), levels=levels)
     column = grouped.column
 
     def numbered(shard: int) -> dict[str, np.ndarray]:
         rows = plain_rows(plain, shard)
         return {**rows, column: grouped.group_numbers(rows[column])}
 
-    return write_shards(folder, map(numbered, shards), len(shards), column, grouped.labels)
+    return write_shards(folder, map(numbered, shards), len(shards), column, grouped.labels, levels)
 
 
 def write_batch(
-    folder: Path, shards: Sequence[Mapping[str, np.ndarray]], column: str | None
+    folder: Path,
+    shards: Sequence[Mapping[str, np.ndarray]],
+    column: str | None,
+    levels: Levels = NO_LEVELS,
 ) -> list[BatchShard]:
     """Write the rows of shards to files; the column of groups holds labels."""
     if column is None:
-        return batch_shards(write_shards(folder, shards, len(shards)))
+        return batch_shards(write_shards(folder, shards, len(shards), levels=levels))
     labels = np.unique(np.concatenate([np.unique(rows[column]) for rows in shards]))
     numbered = ({**rows, column: np.searchsorted(labels, rows[column])} for rows in shards)
-    return batch_shards(write_shards(folder, numbered, len(shards), column, labels))
+    return batch_shards(write_shards(folder, numbered, len(shards), column, labels, levels))
 
 
 def _grouped(partition: AbstractPartition) -> GroupedPartition | None:

@@ -184,7 +184,7 @@ def _run(
                 return result
             prepared = prepare(target, request, display, clock, record)
             if request.store:
-                keep_rows(request.store, partition)
+                keep_rows(request.store, partition, model.levels)
         stages = Stages(request, record, display, clock, overlap)
         prepared, posterior = stages.sample_and_combine(prepared)
         if refine:

@@ -82,7 +82,7 @@ class RunHistory:
                 f"the rows are not those of the run in {store.folder}: the checksums of its shards "
                 "differ. Pass the rows that infer was given, in the same order."
             )
-        write_partition(store.rows, partition)
+        write_partition(store.rows, partition, self.model.levels)
 
     def _original(self) -> State:
         """Return what `infer` made as a state, and record it."""

@@ -126,7 +126,10 @@ def make_state(
         starts=starts_from(runs.model, draws_by_parameter(tree_before)),
     )
     is_forget = change.action == "forget"
-    new = _write_rows(runs, number, change.plan.shards, kept if is_forget else ())
+    written = _write_rows(runs, number, change.plan.shards, kept if is_forget else ())
+    new, copies = written[: len(change.plan.shards)], written[len(change.plan.shards) :]
+    if is_forget:  # rows that are kept are read from their copies, which have no labels of others
+        kept = [replace(s, rows=rows) for s, rows in zip(kept, copies, strict=True)]
     batch = Batch(runs.model, kept, new, number, is_reducible=not change.plan.is_fixed)
     with ProgressDisplay(options.progress) as display:
         result = update_posterior(batch, request, options.locals_mode, display, clock)
@@ -158,13 +161,12 @@ def make_state(
 def _write_rows(
     runs: RunHistory, number: int, shards: Sequence[Rows], kept: Sequence[EarlierShard]
 ) -> list[BatchShard]:
-    """Write the rows of new shards, and copies of those that are kept; return the new ones."""
+    """Write the rows of new shards, and copies of those that are kept."""
     folder = runs.history.run(number).rows
     column = runs.model.local.groups if runs.model.local else None
     sources = [*shards, *(shard.read(column) for shard in kept)] if kept else shards
     with as_store_error(folder):
-        written = write_batch(folder, sources, column)
-    return written[: len(shards)]
+        return write_batch(folder, sources, column, runs.model.levels)
 
 
 def copy_draws(

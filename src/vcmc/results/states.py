@@ -34,6 +34,7 @@ from .store import DRAWS, LABELS, LOCALS, SETTINGS, TREE, Store
 
 UPDATES, CURRENT, STATE, REQUEST = "updates", "current.json", "state.json", "request.json"
 ROWS = "rows"
+REPORT = "report.html"  # that `vcmc run` writes beside the result
 ELSEWHERE = "rows-elsewhere.json"  # names the folder of rows that the user has split
 ORIGINAL = 0  # the state that `infer` made
 
@@ -191,7 +192,7 @@ class History:
         current = self.current
         keep = self.run(current).folder
         root = self.store.folder
-        for name in (TREE, LABELS, SETTINGS, ELSEWHERE):
+        for name in (TREE, LABELS, SETTINGS, ELSEWHERE, REPORT):
             (root / name).unlink(missing_ok=True)
         for name in (DRAWS, LOCALS, ROWS):
             if (root / name).exists():
