@@ -220,6 +220,11 @@ def _chosen_shards(shards: Any, num_shards: int) -> set[int]:
 
 
 def _plan(remainder: Remainder, earlier: list[EarlierShard], settings: BatchSettings) -> BatchPlan:
+    others = [place for place in range(len(earlier)) if place not in remainder.replaced]
+    if not remainder.rows and len(others) == 1:
+        # the draws of a single shard are the result: they must have the whole prior
+        rows = earlier[others[0]].read(settings.group_column)
+        return BatchPlan([rows], frozenset(range(len(earlier))), True, 0)
     if not remainder.rows:
         return BatchPlan([], frozenset(remainder.replaced), True, 0)
     return merge_small(remainder.rows, earlier, remainder.replaced, settings)
