@@ -57,6 +57,7 @@ def test_no_byte_of_the_rows_is_left(run, conjugate, marked):
     assert_posterior_is_of(tree, conjugate, marked["note"] == 0)
     assert len(vcmc.history(run)) == 1
     assert tree["updates"]["num_rows"].to_numpy().tolist() == [-7]
+    assert sorted(set(tree["shard_batches"]["batch"].to_numpy().tolist())) == [0, 1]
     with pytest.raises(vcmc.StoreError, match="no state 1"):
         vcmc.restore(run, 1)
     with pytest.raises(ValueError, match="no row is to be deleted"):

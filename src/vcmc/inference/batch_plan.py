@@ -90,12 +90,14 @@ class BatchPlan(NamedTuple):
         replaced: places of the earlier shards that the new ones replace.
         is_fixed: whether the shards cannot be made fewer.
         least_size: what to ask for as the least size if these shards hold too little information.
+        batches: the batch that brought the last rows of each new shard; None if it is this one.
     """
 
     shards: Sequence[Rows]
     replaced: frozenset[int]
     is_fixed: bool
     least_size: int
+    batches: Sequence[int] | None = None
 
 
 def plan_batch(rows: Rows, earlier: Sequence[EarlierShard], settings: BatchSettings) -> BatchPlan:
@@ -127,6 +129,7 @@ def merge_small(
     shards: Sequence[Rows],
     earlier: Sequence[EarlierShard],
     replaced: Sequence[int],
+    batches: Sequence[int],
     settings: BatchSettings,
 ) -> BatchPlan:
     """Return shards that have lost rows, those that are too small merged with others.
@@ -134,7 +137,8 @@ def merge_small(
     Args:
         shards: the rows that are left of them.
         earlier: all shards as they were.
-        replaced: their places.
+        replaced: the places of all shards that have lost rows.
+        batches: the batch of each that has rows left.
         settings: what decides which shards are too small.
     """
     column = settings.group_column
@@ -142,20 +146,28 @@ def merge_small(
     sizes = [_size(rows, column) for rows in shards]
     total = sum(sizes) + sum(earlier[place].size for place in others)
     useful = _useful_size(total, [shard.size for shard in earlier], settings)
-    whole = [rows for rows, size in zip(shards, sizes, strict=True) if size >= useful]
-    small = [rows for rows, size in zip(shards, sizes, strict=True) if size < useful]
-    if not small:
-        return BatchPlan(whole, frozenset(replaced), False, REDUCED_GROWTH * min(sizes))
-    pool = _concatenated(small)
+    is_small = [size < useful for size in sizes]
+    whole = [rows for rows, small in zip(shards, is_small, strict=True) if not small]
+    whole_batches = [batch for batch, small in zip(batches, is_small, strict=True) if not small]
+    if not any(is_small):
+        least_size = REDUCED_GROWTH * min(sizes)
+        return BatchPlan(whole, frozenset(replaced), False, least_size, whole_batches)
+    pool = _concatenated([rows for rows, small in zip(shards, is_small, strict=True) if small])
     merged, _ = _places_to_merge(_size(pool, column), total, earlier, others, settings)
     pool = _concatenated([pool, *(earlier[place].read(column) for place in merged)])
     size = _size(pool, column)
     is_fixed = len(merged) == len(others) and not whole
+    pool_batch = max(
+        *(batch for batch, small in zip(batches, is_small, strict=True) if small),
+        *(earlier[place].batch for place in merged),
+        0,
+    )
     return BatchPlan(
         [*whole, pool],
         frozenset(replaced).union(merged),
         is_fixed,
         REDUCED_GROWTH * min([size, *sizes]),
+        [*whole_batches, pool_batch],
     )
 
 
