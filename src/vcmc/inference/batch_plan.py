@@ -15,7 +15,6 @@ import numpy as np
 
 from ..data.grouped import encode_groups
 from ..data.partition import split
-from ..data.rows import native
 from ..data.shard_files import rows_of
 from ..data.shard_list import BatchShard
 from ..samplers.base import Chain
@@ -114,7 +113,7 @@ def plan_batch(rows: Rows, earlier: Sequence[EarlierShard], settings: BatchSetti
     merged, useful = _places_to_merge(_size(rest, column), total, earlier, others, settings)
     pool = _concatenated([rest, *(earlier[place].read(column) for place in merged)])
     size = _size(pool, column)
-    number = _number_of_shards(pool, size, total, useful, settings)
+    number = _number_of_shards(pool, total, useful, bool(merged), settings)
     is_fixed = number == 1 and (len(merged) == len(others) or not settings.can_merge)
     parts = _split(pool, number, settings)
     return BatchPlan(
@@ -235,14 +234,16 @@ def _useful_size(total: int, sizes: Sequence[int], settings: BatchSettings) -> i
 
 
 def _number_of_shards(
-    pool: Rows, size: int, total: int, useful: int, settings: BatchSettings
+    pool: Rows, total: int, useful: int, is_merged: bool, settings: BatchSettings
 ) -> int:
-    if (
-        sum(native(array[:1]).nbytes for array in pool.values()) * len(next(iter(pool.values())))
-        <= MAX_UNSPLIT_BYTES
-    ):
-        return 1
-    return max(1, min(count_for_share(size / total, settings.num_slots), size // useful))
+    """Return the number of shards for new rows, and those that they are merged with."""
+    size = _size(pool, settings.group_column)
+    number = count_for_share(size / total, settings.num_slots)
+    if is_merged:  # with a large shard: the next small batch is to find a smaller one
+        number = max(number, 2)
+    elif sum(array.nbytes for array in pool.values()) <= MAX_UNSPLIT_BYTES:
+        number = 1
+    return max(1, min(number, size // useful))
 
 
 def _size(rows: Rows, column: str | None) -> int:
