@@ -35,8 +35,7 @@ def parts() -> list[dict[str, np.ndarray]]:
     rows = regression().rows
     bounds = [0, 400, 600, 800, 1003]
     return [
-        {name: array[begin:end] for name, array in rows.items()}
-        for begin, end in pairwise(bounds)
+        {name: array[begin:end] for name, array in rows.items()} for begin, end in pairwise(bounds)
     ]
 
 

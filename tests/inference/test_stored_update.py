@@ -62,6 +62,8 @@ FAST = (4, 17)
 WRITES = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in range(1, 29)]
 
 
+# after the last write, the update is complete, and the call says so
+@pytest.mark.filterwarnings("ignore::vcmc.StoreWarning")
 @pytest.mark.parametrize("is_after", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", WRITES)
 def test_an_update_goes_on_after_a_crash_at_any_write(
