@@ -28,7 +28,7 @@ from .selfcheck import Errors
 NUM_GROUPS = 10  # of the jackknife
 NUM_PERTURBATIONS = 20  # of means and sds: the root of their mean square is known to 16 %
 MAX_DRAWS = 2000  # that are reweighted: a change of 0.02 sd is seen
-SLIGHT_GAIN = 1.0  # nats, for which an alternative surrogate has a map
+SLIGHT_GAIN = 4.0  # nats, for which an alternative surrogate has a map; chance gives 2 % of them
 MIN_KNOWN = 2.0  # standard errors of an old error that is corrected; smaller ones may be chance
 MIN_EFFECTIVE_SHARE = 0.05  # of reweighted draws; with fewer, the other density is elsewhere
 MAX_DEPENDENCE = 1e-8  # relative singular values of dependent quantities

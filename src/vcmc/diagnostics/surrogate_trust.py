@@ -17,18 +17,19 @@ from scipy.special import chdtrc, chdtri
 from ..linalg.shrinkage import TINY
 from .importance import smoothed_weights
 from .surrogate_errors import Draws, Statistics, Values, WeightedStatistics
+from .verdict import STANDARD_ERRORS, STATISTICS
 
 MIN_DRAWS_BEYOND = 5.0  # effective old draws beyond the new mean: at 5000, a move of 3.1 sds
 ELLIPSOID_LEVEL = 0.01  # of old draws outside the ellipsoid that must hold the new mean
-NUM_WEIGHTED = 1000  # old draws that are weighted by the likelihood of new rows
+NUM_WEIGHTED = 2000  # old draws that are weighted by the likelihood of new rows
 MAX_PARETO_K = 0.5  # below it, the variance of the weights is finite
 MIN_EFFECTIVE = 100.0  # weighted draws
 MAX_DIFFERENCE = 0.1  # sds, or relative, between the result and the weighted draws …
 NUM_STANDARD_ERRORS = 4.0  # … and that many standard errors, for any of many quantities
+NUM_BOOTSTRAPS = 50  # a standard error is known to a tenth
 FALSE_ALARM_RATE = 1e-4  # of the test for disagreement
 MIN_NARROWING = 0.02  # of a variance: what new rows say nothing about cannot disagree
 
-STATISTICS = ("mean", "sd", "5 % quantile", "95 % quantile")
 ADVICE = "Give the old rows: vcmc.update(tree, model, new_rows, rows=old_rows)."
 
 
@@ -125,10 +126,10 @@ def weighted_draws(
     resampled = [
         statistics.statistics(_resampled(weights, generator)) for _ in range(NUM_BOOTSTRAPS)
     ]
-    return WeightedDraws(effective, shape, (own - whole) / sds, np.std(resampled, axis=0) / sds)
-
-
-NUM_BOOTSTRAPS = 50  # a standard error is known to a tenth
+    # few draws around a quantile may be close together by chance
+    normal = np.array([[STANDARD_ERRORS[statistic]] for statistic in STATISTICS])
+    errors = np.maximum(np.std(resampled, axis=0) / sds, normal / effective**0.5)
+    return WeightedDraws(effective, shape, (own - whole) / sds, errors)
 
 
 def _resampled(
@@ -158,7 +159,7 @@ def contradiction(weighted: WeightedDraws, names: Sequence[str]) -> str:
         else f"{difference:+.2f} ± {error:.2f} posterior sd"
     )
     return (
-        f"The {STATISTICS[statistic]} of {names[quantity]} is off by {size}, by the old draws "
+        f"The {list(STATISTICS.values())[statistic]} of {names[quantity]} is off by {size}, by the old draws "
         f"weighted with the likelihood of the new rows: no simple density fits the old draws. "
         f"{ADVICE}"
     )

@@ -233,7 +233,8 @@ def _assess_surrogate(
     diagnosis = judge_again(assessment.diagnosis, errors, evidence)
     sentence = _surrogate_sentence(model.surrogate, trial.sensitivity)
     basis = f"{diagnosis.basis} {sentence}".strip()
-    diagnosis = replace(diagnosis, basis=basis)
+    # vcmc.refine with the new rows alone would be about another posterior
+    diagnosis = replace(diagnosis, basis=basis, can_be_refined=False)
     numbers = {
         "surrogate_maps": model.surrogate.num_maps,
         "surrogate_error": _largest_error(trial.sensitivity),
