@@ -158,8 +158,9 @@ def contradiction(weighted: WeightedDraws, names: Sequence[str]) -> str:
         if statistic == 1
         else f"{difference:+.2f} ± {error:.2f} posterior sd"
     )
+    noun = list(STATISTICS.values())[statistic]
     return (
-        f"The {list(STATISTICS.values())[statistic]} of {names[quantity]} is off by {size}, by the old draws "
+        f"The {noun} of {names[quantity]} is off by {size}, by the old draws "
         f"weighted with the likelihood of the new rows: no simple density fits the old draws. "
         f"{ADVICE}"
     )

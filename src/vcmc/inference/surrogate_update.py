@@ -174,12 +174,17 @@ def _run(
 
 
 def _old_posterior(tree: "DataTree", model: Model, points: Points, seed: int) -> OldPosterior:
-    """Return the draws of a result, with what is known of their errors."""
+    """Return the draws of a result, with what is known of their errors.
+
+    Exact draws have those of Monte Carlo alone, which the draws themselves tell.
+    """
     flat = points.reshape(-1, points.shape[2])
-    effective = float(np.nanmin(convergence.ess(points[None])))
+    # second moments mix more slowly than means where trajectories are long
+    squares = (points - flat.mean(axis=0)) ** 2
+    effective = min(float(np.nanmin(convergence.ess(part[None]))) for part in (points, squares))
     effective = min(effective, float(len(flat)), max_effective_draws(tree))
     errors = None
-    if "mean_error" in tree.children:
+    if "mean_error" in tree.children and not tree.attrs.get("exact"):
         stored = stored_diagnosis(tree).errors
         if all(name in stored for name in model.space):
             parts = zip(*(stored[name] for name in model.space), strict=True)
