@@ -25,12 +25,15 @@ from .inference.comparison import compare
 from .inference.cross_validation import loo, waic
 from .inference.diagnosis import diagnose
 from .inference.estimates import summary
+from .inference.forgetting import forget
 from .inference.marginal_likelihood import evidence
 from .inference.model_checking import posterior_check
 from .inference.model_comparison import loo_compare
 from .inference.pipeline import infer
 from .inference.prediction import predict
 from .inference.refinement import refine
+from .inference.run_states import history, restore
+from .inference.updating import update
 from .model import Model
 from .models.frontends.numpyro import from_numpyro
 from .models.frontends.pymc import from_pymc
@@ -96,8 +99,10 @@ __all__ = [
     "diagnose",
     "evidence",
     "executors",
+    "forget",
     "from_numpyro",
     "from_pymc",
+    "history",
     "infer",
     "load",
     "load_locals",
@@ -120,9 +125,11 @@ __all__ = [
     "read_draws",
     "refine",
     "report",
+    "restore",
     "samplers",
     "split",
     "summary",
+    "update",
     "variational",
     "waic",
 ]

@@ -220,9 +220,9 @@ def _shards(tree: "DataTree") -> list[dict[str, Any]]:
         columns["ess"] = _extreme(tree, "subposterior_ess", np.fmin)
     stats = tree["sample_stats"].data_vars if "sample_stats" in tree.children else {}
     if "diverging" in stats:
-        columns["divergences"] = stats["diverging"].to_numpy().sum(axis=(1, 2))
+        columns["divergences"] = np.nansum(stats["diverging"].to_numpy(), axis=(1, 2))
     if "acceptance_rate" in stats:
-        columns["acceptance"] = stats["acceptance_rate"].to_numpy().mean(axis=(1, 2))
+        columns["acceptance"] = np.nanmean(stats["acceptance_rate"].to_numpy(), axis=(1, 2))
     shards: list[dict[str, Any]] = [{"shard": int(number)} for number in numbers]
     for name, values in columns.items():
         for shard, value in zip(shards, values, strict=False):
