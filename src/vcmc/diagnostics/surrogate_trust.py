@@ -150,7 +150,7 @@ def contradiction(weighted: WeightedDraws, names: Sequence[str]) -> str:
     excess = np.where(sizes > limits, sizes, 0.0)
     if not excess.any():
         return ""
-    statistic, quantity = np.unravel_index(int(np.argmax(excess)), excess.shape)
+    statistic, quantity = divmod(int(np.argmax(excess)), excess.shape[1])
     difference = weighted.differences[statistic, quantity]
     error = weighted.standard_errors[statistic, quantity]
     size = (

@@ -61,6 +61,8 @@ from .partitioning import choose_shards
 from .preparation import checked_target, prepare
 from .request import Request
 from .stages import Stages
+from .stored_update import SAMPLE_STREAM, stream_seed
+from .update_groups import UPDATES, now, update_groups
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -77,8 +79,9 @@ def update_without_rows(
     model: Model,
     new_rows: Any,
     *,
+    name: str = "",
     num_shards: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     num_draws: int | None = None,
     shard_draws: int | None = None,
     sampler: AbstractSampler | None = None,
@@ -97,8 +100,9 @@ def update_without_rows(
         model: the model that made it. Its prior is in the old draws and is not used again.
         new_rows: rows that the old result has not seen, as `infer` takes them; for a model with
             groups, of new groups.
+        name: a name for the rows; by default the number of the update.
         num_shards: number of shards of the new rows; by default chosen as `infer` does.
-        seed: seed of all random numbers.
+        seed: seed of all random numbers; by default that of the old result.
         num_draws: draws of the posterior; by default 5000.
         shard_draws: draws of every chain in every shard.
         sampler: how a shard is sampled.
@@ -111,15 +115,17 @@ def update_without_rows(
         compile_cache: whether to use the user's cache of compiled programs.
 
     Returns:
-        A tree as that of `infer`, whose shards are those of the new rows. Its verdict carries the
+        A tree as that of `update`, whose shards are those of the new rows. Its verdict carries the
         doubts about the old result, and its standard errors those about the surrogate.
     """
     check_result(tree)
     check_model(model)
     check_mode(locals, has_store=False)
+    number = num_updates(tree)
+    seed = int(tree.attrs.get("seed", 0)) if seed is None else seed
     combiner = Variational() if combiner is None else combiner
     request = Request.checked(
-        seed=seed,
+        seed=stream_seed(seed, number, SAMPLE_STREAM),
         num_draws=num_draws,
         shard_draws=shard_draws,
         error=None,
@@ -141,7 +147,17 @@ def update_without_rows(
         _check_groups(tree, partition)
         # with the surrogate, shards of few rows have proper posteriors close to normal
         request = replace(request, may_reduce_shards=False)
-        return _run(tree, updated, partition, request, old, display, refine, locals)
+        result = _run(tree, updated, partition, request, old, display, refine, locals)
+        entry = {"name": name or str(number), "time": now()}
+        return _tree(tree, updated, result, entry)
+
+
+class _Result(NamedTuple):
+    """The new posterior, its assessment, and attributes of its tree."""
+
+    posterior: Posterior
+    assessment: Assessment
+    settings: dict[str, Any]
 
 
 def _run(
@@ -153,7 +169,7 @@ def _run(
     display: ProgressDisplay,
     refine: bool,
     locals_mode: LocalsMode | None,
-) -> "DataTree":
+) -> _Result:
     """Run all stages on the new rows, and judge the result with the surrogate's errors."""
     clock = Clock()
     check_key, *_ = jax.random.split(jax.random.key(request.seed), 3)
@@ -168,15 +184,34 @@ def _run(
     clock.lap("surrogate")
     posterior, assessment = stages.draw_locals(prepared, posterior, assessment, locals_mode)
     settings = prepared.settings | posterior.settings | clock.seconds
-    return result_tree(
-        posterior.groups, settings | {"exact": posterior.exact} | numbers, assessment
-    )
+    return _Result(posterior, assessment, settings | {"exact": posterior.exact} | numbers)
+
+
+def _tree(tree: "DataTree", model: Model, result: _Result, entry: dict[str, Any]) -> "DataTree":
+    """Return the tree of a result, with the history of the old one."""
+    sizes = np.atleast_1d(result.settings["shard_sizes"])
+    number = num_updates(tree)
+    entry |= {
+        "num_rows": int(np.sum(sizes)),
+        "num_shards": len(sizes),
+        "verdict": result.assessment.diagnosis.verdict,
+    }
+    posterior = result.posterior.groups["posterior"]
+    own = update_groups(tree, posterior, model, entry, [number] * len(sizes))
+    settings = result.settings | {"update": number}
+    return result_tree({**result.posterior.groups, **own}, settings, result.assessment)
+
+
+def num_updates(tree: "DataTree") -> int:
+    """Return the number of states that a result has in its history; one without updates."""
+    return int(tree[UPDATES].sizes["update"]) if UPDATES in tree.children else 1
 
 
 def _old_posterior(tree: "DataTree", model: Model, points: Points, seed: int) -> OldPosterior:
     """Return the draws of a result, with what is known of their errors.
 
-    Exact draws have those of Monte Carlo alone, which the draws themselves tell.
+    Exact draws have those of Monte Carlo alone, which the draws themselves tell; but not if they
+    are exact for an earlier surrogate, whose errors add up.
     """
     flat = points.reshape(-1, points.shape[2])
     # second moments mix more slowly than means where trajectories are long
@@ -184,7 +219,8 @@ def _old_posterior(tree: "DataTree", model: Model, points: Points, seed: int) ->
     effective = min(float(np.nanmin(convergence.ess(part[None]))) for part in (points, squares))
     effective = min(effective, float(len(flat)), max_effective_draws(tree))
     errors = None
-    if "mean_error" in tree.children and not tree.attrs.get("exact"):
+    is_exact = tree.attrs.get("exact") and "surrogate_maps" not in tree.attrs
+    if "mean_error" in tree.children and not is_exact:
         stored = stored_diagnosis(tree).errors
         if all(name in stored for name in model.space):
             parts = zip(*(stored[name] for name in model.space), strict=True)

@@ -103,7 +103,7 @@ class Surrogate(NamedTuple):
         mapped = np.asarray(_apply(first, white))
         axes = _principal_whitening(_covariance(mapped))
         if like is not None:
-            axes = _aligned(axes, like.axes)
+            axes = _aligned(axes, np.asarray(like.axes))
         origin = mapped.mean(axis=0) @ axes.T
         second = _fit_maps(mapped @ axes.T - origin, min_gain, chosen[1] if dim > 1 else NO_MAP)
         second = second._replace(location=second.location + origin)
@@ -179,7 +179,7 @@ def _aligned(
     axes: Float[np.ndarray, "dim dim"], others: Float[np.ndarray, "dim dim"]
 ) -> Float[np.ndarray, "dim dim"]:
     """Return white coordinates rotated to those of another whitening, as close as may be."""
-    left, _, right = np.linalg.svd(np.asarray(others) @ np.linalg.pinv(axes))
+    left, _, right = np.linalg.svd(others @ np.linalg.pinv(axes))
     return np.asarray(left @ right @ axes)
 
 
