@@ -7,9 +7,9 @@ The roots $R$ whiten: $R_1$ has the sds of the coordinates, $R_2$ is along the p
 maps $g$ act on each coordinate, $g(x) = \sinh(\delta \operatorname{asinh}((x - \xi) / \lambda)
 - \epsilon)$ of Jones and Pewsey, *Sinh-arcsinh distributions* (2009): $\epsilon$ makes skewness,
 $\delta$ tails. They are fitted by maximum likelihood, and kept where they pay; elsewhere
-$g(x) = x$, and without any map $q$ is the Gaussian of the draws. On log-gamma draws of shape 1 to
-10, rows that move the mean by up to one sd leave it right to 0.04 sd, against 0.4 sd for a
-Gaussian.
+$g(x) = x$, and without any map $q$ is the Gaussian of the draws. With 5000 log-gamma draws of shape
+1, 3 or 10 and rows that move the mean by one sd, ten data sets were right to 0.09 sd, and on
+average to 0.05; by two sds, a Gaussian is 0.4 sd off.
 """
 
 from functools import partial
@@ -30,6 +30,7 @@ MIN_DRAWS_PER_DIM, MIN_SPARE_DRAWS = 2.0, 10
 CANDIDATE_SHARE = 0.3  # of that gain, expected from skewness and kurtosis, before a map is fitted
 MAX_FIT_STEPS = 200  # of BFGS; 10 to 20 suffice
 
+Chosen = Bool[np.ndarray, " *dim"]
 NO_MAP = np.array(False)
 
 Draws = Float[np.ndarray, "draw dim"]
@@ -93,19 +94,40 @@ class Surrogate(NamedTuple):
             min_gain: log likelihood that a map must gain to be kept, in nats.
             like: another surrogate, whose choice of maps is taken over.
         """
-        num_draws, dim = draws.shape
         _check_draws(draws, num_effective)
-        min_gain *= num_draws / num_effective
-        chosen = (None, None) if like is None else tuple(map(is_mapped, like.all_maps))
+        min_gain *= len(draws) / num_effective
+        if like is not None:
+            return cls._fitted(draws, num_effective, min_gain, *map(is_mapped, like.all_maps))
+        surrogate = cls._fitted(draws, num_effective, min_gain)
+        if draws.shape[1] == 1 or not surrogate.num_maps:
+            return surrogate
+        # what is skewed along the principal axes is better left alone before
+        other = cls._fitted(draws, num_effective, min_gain, NO_MAP)
+        return max(surrogate, other, key=lambda fit: fit._gain(draws, min_gain))
+
+    def _gain(self, draws: Draws, min_gain: float) -> float:
+        """Return the log likelihood of draws, less what maps must gain."""
+        return float(np.sum(self.evaluate(draws)[1])) - min_gain * self.num_maps
+
+    @classmethod
+    def _fitted(
+        cls,
+        draws: Draws,
+        num_effective: float,
+        min_gain: float,
+        first_chosen: Chosen | None = None,
+        second_chosen: Chosen | None = None,
+    ) -> "Surrogate":
+        """Fit a surrogate whose coordinates with maps may be chosen already."""
+        dim = draws.shape[1]
         centre, sds = draws.mean(axis=0), draws.std(axis=0)
         white = (draws - centre) / sds
-        first = _fit_maps(white, min_gain, chosen[0])
+        first = _fit_maps(white, min_gain, first_chosen)
         mapped = np.asarray(_apply(first, white))
         axes = _principal_whitening(_covariance(mapped))
-        if like is not None:
-            axes = _aligned(axes, np.asarray(like.axes))
         origin = mapped.mean(axis=0) @ axes.T
-        second = _fit_maps(mapped @ axes.T - origin, min_gain, chosen[1] if dim > 1 else NO_MAP)
+        second_chosen = second_chosen if dim > 1 else NO_MAP
+        second = _fit_maps(mapped @ axes.T - origin, min_gain, second_chosen)
         second = second._replace(location=second.location + origin)
         twice = np.asarray(_apply(second, mapped @ axes.T))
         # so that the precision, which weighs the old rows against the new, is unbiased
@@ -173,14 +195,6 @@ def _principal_whitening(covariance: Float[np.ndarray, "dim dim"]) -> Float[np.n
     values, vectors = np.linalg.eigh(covariance)
     floor = 1e-12 * values.max()  # coordinates that determine each other
     return np.asarray((vectors / np.sqrt(np.maximum(values, floor))).T)
-
-
-def _aligned(
-    axes: Float[np.ndarray, "dim dim"], others: Float[np.ndarray, "dim dim"]
-) -> Float[np.ndarray, "dim dim"]:
-    """Return white coordinates rotated to those of another whitening, as close as may be."""
-    left, _, right = np.linalg.svd(others @ np.linalg.pinv(axes))
-    return np.asarray(left @ right @ axes)
 
 
 def _covariance(draws: Draws) -> Float[np.ndarray, "dim dim"]:
