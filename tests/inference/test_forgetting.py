@@ -1,9 +1,12 @@
 """Rows that are taken back are nowhere in the run directory, and the posterior is without them."""
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import vcmc
+from vcmc.diagnostics.convergence import ess
 from vcmc.results.states import History
 from vcmc.results.store import Store
 from vcmc.testing.gaussians import varying_means
@@ -54,6 +57,7 @@ def test_no_byte_of_the_rows_is_left(run, conjugate, marked):
     assert_posterior_is_of(tree, conjugate, marked["note"] == 0)
     assert len(vcmc.history(run)) == 1
     assert tree["updates"]["num_rows"].to_numpy().tolist() == [-7]
+    assert sorted(set(tree["shard_batches"]["batch"].to_numpy().tolist())) == [0, 1]
     with pytest.raises(vcmc.StoreError, match="no state 1"):
         vcmc.restore(run, 1)
     with pytest.raises(ValueError, match="no row is to be deleted"):
@@ -83,6 +87,27 @@ def test_whole_shards_are_deleted_without_sampling(run, conjugate, monkeypatch):
     assert_posterior_is_of(tree, conjugate, slice(600, None))
 
 
+@pytest.mark.filterwarnings("ignore::vcmc.StoreWarning")
+def test_a_single_shard_that_is_left_is_sampled_with_the_whole_prior(tmp_path):
+    def log_prior(params):
+        return -0.5 * 30.0 * params["mu"] ** 2
+
+    def log_likelihood(params, rows):
+        return -0.5 * (rows["y"] - params["mu"]) ** 2
+
+    model = vcmc.Model({"mu": vcmc.Real()}, log_prior, log_likelihood)
+    y = 1 + np.random.default_rng(0).normal(size=60)
+    vcmc.infer(model, {"y": y}, num_shards=2, store=tmp_path / "run", progress=False)
+    kept = vcmc.split({"y": y}, 2).load(1).rows["y"]
+    tree = vcmc.forget(tmp_path / "run", model, [0], progress=False)
+    draws = tree["posterior"]["mu"].to_numpy().ravel()
+    mean, sd = float(kept.sum()) / 60, 1 / np.sqrt(60)
+    effective = float(ess(draws[None, None])[0])
+    assert abs(draws.mean() - mean) < 4 * sd / np.sqrt(effective)
+    assert abs(draws.std() / sd - 1) < 4 / np.sqrt(2 * effective)
+    assert tree.attrs["num_shards"] == 1
+
+
 def test_deletion_ends_what_a_crash_left_of_it(run, conjugate, monkeypatch):
     def crash(self):
         raise KeyboardInterrupt
@@ -100,6 +125,23 @@ def test_deletion_ends_what_a_crash_left_of_it(run, conjugate, monkeypatch):
     tree = vcmc.forget(run, conjugate.model, choose, progress=False)
     assert holds(run, marker) == []
     assert tree.attrs["update"] == 2
+
+
+@pytest.mark.filterwarnings("ignore::vcmc.StoreWarning")
+def test_a_column_that_the_model_does_not_read_says_who_is_deleted(tmp_path, conjugate):
+    def regression(x, y=None):
+        beta = numpyro.sample("beta", dist.Normal(0, 1 / np.sqrt([1.0, 4.0, 0.25])).to_event(1))
+        numpyro.sample("y", dist.Normal(x @ beta, 1.0), obs=y)
+
+    rows = {**conjugate.rows, "person": np.arange(1003) % 50}
+    first, second = (
+        {n: a[part] for n, a in rows.items()} for part in (slice(700), slice(700, None))
+    )
+    model = vcmc.from_numpyro(regression, conjugate.rows)
+    vcmc.infer(model, vcmc.split(first, 3), store=tmp_path / "run", progress=False)
+    vcmc.update(tmp_path / "run", model, second, num_shards=1, progress=False)
+    tree = vcmc.forget(tmp_path / "run", model, lambda r: r["person"] == 17, progress=False)
+    assert_posterior_is_of(tree, conjugate, rows["person"] != 17)
 
 
 def test_wrong_requests_are_refused(run, conjugate, tmp_path):

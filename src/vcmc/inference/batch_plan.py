@@ -15,7 +15,6 @@ import numpy as np
 
 from ..data.grouped import encode_groups
 from ..data.partition import split
-from ..data.rows import native
 from ..data.shard_files import rows_of
 from ..data.shard_list import BatchShard
 from ..samplers.base import Chain
@@ -90,12 +89,14 @@ class BatchPlan(NamedTuple):
         replaced: places of the earlier shards that the new ones replace.
         is_fixed: whether the shards cannot be made fewer.
         least_size: what to ask for as the least size if these shards hold too little information.
+        batches: the batch that brought the last rows of each new shard; None if it is this one.
     """
 
     shards: Sequence[Rows]
     replaced: frozenset[int]
     is_fixed: bool
     least_size: int
+    batches: Sequence[int] | None = None
 
 
 def plan_batch(rows: Rows, earlier: Sequence[EarlierShard], settings: BatchSettings) -> BatchPlan:
@@ -112,7 +113,7 @@ def plan_batch(rows: Rows, earlier: Sequence[EarlierShard], settings: BatchSetti
     merged, useful = _places_to_merge(_size(rest, column), total, earlier, others, settings)
     pool = _concatenated([rest, *(earlier[place].read(column) for place in merged)])
     size = _size(pool, column)
-    number = _number_of_shards(pool, size, total, useful, settings)
+    number = _number_of_shards(pool, total, useful, bool(merged), settings)
     is_fixed = number == 1 and (len(merged) == len(others) or not settings.can_merge)
     parts = _split(pool, number, settings)
     return BatchPlan(
@@ -127,6 +128,7 @@ def merge_small(
     shards: Sequence[Rows],
     earlier: Sequence[EarlierShard],
     replaced: Sequence[int],
+    batches: Sequence[int],
     settings: BatchSettings,
 ) -> BatchPlan:
     """Return shards that have lost rows, those that are too small merged with others.
@@ -134,7 +136,8 @@ def merge_small(
     Args:
         shards: the rows that are left of them.
         earlier: all shards as they were.
-        replaced: their places.
+        replaced: the places of all shards that have lost rows.
+        batches: the batch of each that has rows left.
         settings: what decides which shards are too small.
     """
     column = settings.group_column
@@ -142,20 +145,28 @@ def merge_small(
     sizes = [_size(rows, column) for rows in shards]
     total = sum(sizes) + sum(earlier[place].size for place in others)
     useful = _useful_size(total, [shard.size for shard in earlier], settings)
-    whole = [rows for rows, size in zip(shards, sizes, strict=True) if size >= useful]
-    small = [rows for rows, size in zip(shards, sizes, strict=True) if size < useful]
-    if not small:
-        return BatchPlan(whole, frozenset(replaced), False, REDUCED_GROWTH * min(sizes))
-    pool = _concatenated(small)
+    is_small = [size < useful for size in sizes]
+    whole = [rows for rows, small in zip(shards, is_small, strict=True) if not small]
+    whole_batches = [batch for batch, small in zip(batches, is_small, strict=True) if not small]
+    if not any(is_small):
+        least_size = REDUCED_GROWTH * min(sizes)
+        return BatchPlan(whole, frozenset(replaced), False, least_size, whole_batches)
+    pool = _concatenated([rows for rows, small in zip(shards, is_small, strict=True) if small])
     merged, _ = _places_to_merge(_size(pool, column), total, earlier, others, settings)
     pool = _concatenated([pool, *(earlier[place].read(column) for place in merged)])
     size = _size(pool, column)
     is_fixed = len(merged) == len(others) and not whole
+    pool_batch = max(
+        *(batch for batch, small in zip(batches, is_small, strict=True) if small),
+        *(earlier[place].batch for place in merged),
+        0,
+    )
     return BatchPlan(
         [*whole, pool],
         frozenset(replaced).union(merged),
         is_fixed,
         REDUCED_GROWTH * min([size, *sizes]),
+        [*whole_batches, pool_batch],
     )
 
 
@@ -223,14 +234,16 @@ def _useful_size(total: int, sizes: Sequence[int], settings: BatchSettings) -> i
 
 
 def _number_of_shards(
-    pool: Rows, size: int, total: int, useful: int, settings: BatchSettings
+    pool: Rows, total: int, useful: int, is_merged: bool, settings: BatchSettings
 ) -> int:
-    if (
-        sum(native(array[:1]).nbytes for array in pool.values()) * len(next(iter(pool.values())))
-        <= MAX_UNSPLIT_BYTES
-    ):
-        return 1
-    return max(1, min(count_for_share(size / total, settings.num_slots), size // useful))
+    """Return the number of shards for new rows, and those that they are merged with."""
+    size = _size(pool, settings.group_column)
+    number = count_for_share(size / total, settings.num_slots)
+    if is_merged:  # with a large shard: the next small batch is to find a smaller one
+        number = max(number, 2)
+    elif sum(array.nbytes for array in pool.values()) <= MAX_UNSPLIT_BYTES:
+        number = 1
+    return max(1, min(number, size // useful))
 
 
 def _size(rows: Rows, column: str | None) -> int:

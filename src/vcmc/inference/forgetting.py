@@ -38,11 +38,13 @@ class Remainder(NamedTuple):
         rows: the rows that are left of each of these shards that has any.
         replaced: the places of these shards.
         removed: the digest of the rows to be deleted.
+        batches: the batch of each of the shards that have rows left.
     """
 
     rows: list[Rows]
     replaced: list[int]
     removed: RowDigest
+    batches: list[int]
 
 
 def forget(
@@ -170,6 +172,7 @@ def _remainder(
     chosen = None if callable(rows) else _chosen_shards(rows, len(earlier))
     left: list[Rows] = []
     replaced: list[int] = []
+    batches: list[int] = []
     removed = RowDigest()
     for place, shard in enumerate(earlier):
         if chosen is not None and place not in chosen:
@@ -186,9 +189,10 @@ def _remainder(
         removed = removed.plus(row_digest(out, column))
         if not is_removed.all():
             left.append({name: array[~is_removed] for name, array in columns.items()})
+            batches.append(shard.batch)
     if len(replaced) == len(earlier) and not left:
         raise ValueError("all rows of the run would be deleted. Delete the run directory instead.")
-    return Remainder(left, replaced, removed)
+    return Remainder(left, replaced, removed, batches)
 
 
 def _decoded(columns: Rows, model: Model) -> Rows:
@@ -220,6 +224,12 @@ def _chosen_shards(shards: Any, num_shards: int) -> set[int]:
 
 
 def _plan(remainder: Remainder, earlier: list[EarlierShard], settings: BatchSettings) -> BatchPlan:
+    others = [place for place in range(len(earlier)) if place not in remainder.replaced]
+    if not remainder.rows and len(others) == 1:
+        # the draws of a single shard are the result: they must have the whole prior
+        rows = earlier[others[0]].read(settings.group_column)
+        batches = [earlier[others[0]].batch]
+        return BatchPlan([rows], frozenset(range(len(earlier))), True, 0, batches)
     if not remainder.rows:
         return BatchPlan([], frozenset(remainder.replaced), True, 0)
-    return merge_small(remainder.rows, earlier, remainder.replaced, settings)
+    return merge_small(remainder.rows, earlier, remainder.replaced, remainder.batches, settings)

@@ -130,7 +130,8 @@ def make_state(
     new, copies = written[: len(change.plan.shards)], written[len(change.plan.shards) :]
     if is_forget:  # rows that are kept are read from their copies, which have no labels of others
         kept = [replace(s, rows=rows) for s, rows in zip(kept, copies, strict=True)]
-    batch = Batch(runs.model, kept, new, number, is_reducible=not change.plan.is_fixed)
+    batches = change.plan.batches or [number] * len(new)
+    batch = Batch(runs.model, kept, new, batches, is_reducible=not change.plan.is_fixed)
     with ProgressDisplay(options.progress) as display:
         result = update_posterior(batch, request, options.locals_mode, display, clock)
     names = [ShardName(number, place) for place in range(len(new))]

@@ -298,6 +298,6 @@ def _run(
     )
     kept = [shard for place, shard in enumerate(earlier) if place not in plan.replaced]
     new = _written(plan.shards, model.local.groups if model.local else None)
-    batch = Batch(model, kept, new, number, is_reducible=not plan.is_fixed)
+    batch = Batch(model, kept, new, [number] * len(new), is_reducible=not plan.is_fixed)
     result = update_posterior(batch, request, options.locals_mode, display, clock)
     return result, batch.batches

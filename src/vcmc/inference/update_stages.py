@@ -68,20 +68,20 @@ class Batch:
         model: the model.
         earlier: the shards whose draws are kept.
         new: the rows of the shards that are to be sampled.
-        number: the number of the update.
+        new_batches: the batch that brought the last rows of each of them.
         is_reducible: whether they may be made fewer if they hold too little information.
     """
 
     model: Model
     earlier: Sequence[EarlierShard]
     new: Sequence[BatchShard]
-    number: int
+    new_batches: Sequence[int]
     is_reducible: bool = False
 
     @property
     def batches(self) -> list[int]:
         """The batch that brought the last rows of every shard."""
-        return [*(shard.batch for shard in self.earlier), *[self.number] * len(self.new)]
+        return [*(shard.batch for shard in self.earlier), *self.new_batches]
 
     def targets(self, weights: str | None, executor: AbstractExecutor) -> tuple[Target, Target]:
         """Return the target of all rows, and that of the new shards alone."""

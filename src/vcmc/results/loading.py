@@ -43,7 +43,7 @@ def load(store: str | Path, model: Model | None = None) -> "DataTree":
     if not folder.is_dir():
         raise StoreError(f"there is no run directory {folder.absolute()}.")
     run = current_run(folder)
-    settings = run.settings()
+    settings = run.settings() if run.folder == Store(folder).folder else {}
     if settings is None:
         raise StoreError(f"{run.folder} is not a run directory: it has no {SETTINGS}.")
     if result := run.load_tree():
