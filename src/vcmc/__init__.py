@@ -54,6 +54,7 @@ from .results.plots import (
 )
 from .results.report_page import report
 from .results.tree import posterior_draws
+from .results.update_plots import plot_updates
 from .space import (
     Correlation,
     Exchangeable,
@@ -118,6 +119,7 @@ __all__ = [
     "plot_posterior_check",
     "plot_shrinkage",
     "plot_timings",
+    "plot_updates",
     "plot_weights",
     "posterior_check",
     "posterior_draws",

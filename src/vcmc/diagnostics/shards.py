@@ -12,6 +12,7 @@ from scipy.special import chdtri  # scipy.stats takes a second to import
 
 from ..space import Product
 from . import convergence
+from .batch_drift import batch_drift
 
 MAX_RHAT = 1.05  # of a parameter within a shard that has many draws
 MIN_ESS = 100  # effective draws, or a fifth of all draws if these are fewer than 500
@@ -261,7 +262,10 @@ def shard_warnings(
     ]
     notes, remarks = ShardWarnings.sorted(found, len(draws))
     # one shard that disagrees may hold rows that do not belong there
-    return ShardWarnings(notes + _disagreement_warnings(draws, space, num_draws, batches), remarks)
+    notes += _disagreement_warnings(draws, space, num_draws, batches)
+    if batches is not None and (drift := batch_drift(draws, batches, space.coordinates)):
+        notes.append(drift)
+    return ShardWarnings(notes, remarks)
 
 
 def has_converged(

@@ -114,6 +114,11 @@ def check_tree(tree: Any, model: Model) -> None:
             "an update needs the draws of shards, the group 'subposterior', which this result does "
             "not have. Make one with vcmc.infer."
         )
+    if "surrogate_maps" in tree.attrs:
+        raise ValueError(
+            "this result was made without its earlier rows, so that it has no shards of them. "
+            "Update it without rows= again, or go back to the last result that had its rows."
+        )
     space = tree.attrs.get("space")
     if space is not None and space != describe_space(model.space):
         raise ValueError(

@@ -101,13 +101,14 @@ def update(
             run,
             model,
             new_rows,
-            name=name,
+            name=_name(name, new_rows),
             seed=seed,
             num_shards=num_shards,
             num_draws=num_draws,
             weights=weights,
             combiner=combiner,
             executor=executor,
+            locals=locals,
             progress=progress,
         )
 

@@ -27,6 +27,7 @@ from ..quantities import (
 )
 from .check_contents import as_number
 from .group_contents import group_contents
+from .update_contents import update_contents
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -85,6 +86,7 @@ def contents(tree: "DataTree") -> dict[str, Any]:
         "smallWeight": SMALL_WEIGHT,
         "largeWeight": LARGE_WEIGHT,
         "objective": _objective(tree),
+        "updates": update_contents(tree, listed),
         "stages": [
             [name, as_number(tree.attrs[f"seconds_{name}"])]
             for name in STAGES
