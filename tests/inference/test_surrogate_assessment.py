@@ -55,4 +55,5 @@ def test_errors_of_exact_draws_are_those_of_the_draws_unless_of_a_surrogate(tree
 
 def test_shared_draws_of_shards_limit_the_effective_draws(tree):
     points = np.asarray(to_points(MODEL.space, draws_by_parameter(tree)))[None]
-    assert 500 <= old_posterior(tree, MODEL, points, seed=0).num_effective <= 2000
+    # the mean of two shards of 500 draws has the error of 500 of the posterior
+    assert 400 < old_posterior(tree, MODEL, points, seed=0).num_effective < 600

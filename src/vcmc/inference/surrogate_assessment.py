@@ -137,7 +137,8 @@ def _try_surrogate(
     count = min(NUM_WEIGHTED, len(old.draws))
     chosen = np.arange(count) * len(old.draws) // count
     log_posterior = np.asarray(target(jnp.asarray(old.draws[chosen]))[0])
-    weighted = weighted_draws(log_posterior - log_densities[chosen], old_values[chosen], values)
+    log_likelihoods = log_posterior - log_densities[chosen]
+    weighted = weighted_draws(log_likelihoods, old_values[chosen], values, old.num_effective)
     new_white = surrogate.evaluate(points)[0]
     update = Update(old_values, values, white, new_white, old.num_effective, names)
     return _Trial(sensitivity(old, surrogate, points, values), weighted, update)
