@@ -131,3 +131,16 @@ def test_draws_of_unequal_shards_are_padded():
     equal = joined_draws([EarlierShard(None, 0, 0, 0, [chain(6)])], drawn)
     assert equal.counts is None
     assert equal.points.shape == (2, 1, 6, 2)
+
+
+@pytest.mark.slow
+def test_coefficients_that_change_between_batches_are_reported(tmp_path):
+    rows, batches = example(logistic)
+    model = vcmc.from_numpyro(logistic, rows)
+    changed = {**batches[1], "y": 1 - batches[1]["y"]}  # all coefficients change their signs
+    vcmc.infer(model, batches[0], num_shards=4, store=tmp_path, progress=False)
+    tree = vcmc.update(tmp_path, model, changed, num_shards=2, progress=False)
+    assert "The batches of rows disagree on beta[0]" in tree.attrs["verdict_text"]
+    whole = {name: np.concatenate([batches[0][name], changed[name]]) for name in rows}
+    assert_close(tree, vcmc.infer(model, whole, num_shards=6, progress=False))
+    assert tree.attrs["verdict"] == "good"

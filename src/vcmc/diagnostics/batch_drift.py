@@ -21,6 +21,8 @@ FALSE_ALARM_RATE = 1e-3  # per run; 1 % are allowed for posteriors that are not 
 MAX_CHANCE = 0.05  # of shards as far apart within batches, before variances are made larger
 MAX_NAMED = 3  # batches and coordinates, in a sentence
 
+DRIFT = "The batches of rows disagree on"
+
 Draws = Float[np.ndarray, "shard chain draw dim"]
 
 
@@ -105,7 +107,7 @@ def batch_drift(
     if len(drifting) > MAX_NAMED:
         parts.append(f"{len(drifting) - MAX_NAMED} more")
     return (
-        f"The batches of rows disagree on {_joined(parts)}. If the parameters have changed, the "
+        f"{DRIFT} {_joined(parts)}. If the parameters have changed, the "
         "result is an average over batches: compare runs of single batches, let the parameters "
         "differ by batch in the model, or leave out batches with vcmc.forget."
     )

@@ -264,7 +264,7 @@ def shard_warnings(
     # one shard that disagrees may hold rows that do not belong there
     notes += _disagreement_warnings(draws, space, num_draws, batches)
     if batches is not None and (drift := batch_drift(draws, batches, space.coordinates)):
-        notes.append(drift)
+        remarks.append(drift)  # on the model: the posterior of all rows is what it is
     return ShardWarnings(notes, remarks)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..data.params import to_points
 from ..data.shard_list import BatchShard, batches_partition, union_of_labels
+from ..diagnostics.batch_drift import DRIFT
 from ..diagnostics.information import check_information, shard_facts
 from ..executors import AbstractExecutor
 from ..groups.local_model import LocalModel
@@ -169,9 +170,19 @@ def _assessed(
     shape: tuple[int, int],
     locals_mode: LocalsMode | None,
 ) -> UpdateResult:
-    assessment = stages.assess(whole, posterior, is_refined=False)
+    assessment = _with_drift(stages.assess(whole, posterior, is_refined=False))
     posterior, assessment = stages.draw_locals(whole, posterior, assessment, locals_mode)
     return UpdateResult(whole, posterior, assessment, shape)
+
+
+def _with_drift(assessment: Assessment) -> Assessment:
+    """Return an assessment whose text says which batches disagree, though the result is good."""
+    diagnosis = assessment.diagnosis
+    drift = [remark for remark in assessment.remarks if remark.startswith(DRIFT)]
+    if not drift or diagnosis.verdict != "good":
+        return assessment  # then it is among the reasons
+    basis = " ".join(filter(None, [diagnosis.basis, *drift]))
+    return assessment._replace(diagnosis=replace(diagnosis, basis=basis))
 
 
 def _combine(
