@@ -25,13 +25,17 @@ from .inference.comparison import compare
 from .inference.cross_validation import loo, waic
 from .inference.diagnosis import diagnose
 from .inference.estimates import summary
+from .inference.forgetting import forget
 from .inference.marginal_likelihood import evidence
 from .inference.model_checking import posterior_check
 from .inference.model_comparison import loo_compare
 from .inference.pipeline import infer
 from .inference.prediction import predict
 from .inference.refinement import refine
+from .inference.run_states import history, restore
+from .inference.updating import update
 from .model import Model
+from .models.frontends.bambi import from_bambi
 from .models.frontends.numpyro import from_numpyro
 from .models.frontends.pymc import from_pymc
 from .results.draw_files import read_draws
@@ -51,6 +55,7 @@ from .results.plots import (
 )
 from .results.report_page import report
 from .results.tree import posterior_draws
+from .results.update_plots import plot_updates
 from .space import (
     Correlation,
     Exchangeable,
@@ -96,8 +101,11 @@ __all__ = [
     "diagnose",
     "evidence",
     "executors",
+    "forget",
+    "from_bambi",
     "from_numpyro",
     "from_pymc",
+    "history",
     "infer",
     "load",
     "load_locals",
@@ -113,6 +121,7 @@ __all__ = [
     "plot_posterior_check",
     "plot_shrinkage",
     "plot_timings",
+    "plot_updates",
     "plot_weights",
     "posterior_check",
     "posterior_draws",
@@ -120,9 +129,11 @@ __all__ = [
     "read_draws",
     "refine",
     "report",
+    "restore",
     "samplers",
     "split",
     "summary",
+    "update",
     "variational",
     "waic",
 ]

@@ -80,3 +80,28 @@ def test_item_response_against_its_published_reference():
         draws = tree["posterior"][name].to_numpy().reshape(-1, mean.size)
         assert np.abs((draws.mean(axis=0) - mean) / sd).max() < of_mean, name
         assert np.abs(draws.std(axis=0) / sd - 1).max() < of_sd, name
+
+
+@pytest.mark.slow
+def test_item_response_in_five_batches_of_students(tmp_path):
+    data = published("irt.npz")
+    rows = {name: data[name] for name in ("student", "question", "correct")}
+    model = vcmc.from_numpyro(answers, rows, groups="student", num_groups="num_students")
+    students = np.unique(rows["student"])
+    np.random.default_rng(0).shuffle(students)
+    batches = []
+    for chosen in np.array_split(students, 5):
+        is_chosen = np.isin(rows["student"], chosen)
+        batches.append({name: array[is_chosen] for name, array in rows.items()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcmc.DoubtfulWarning)  # of the first 80 students
+        vcmc.infer(model, batches[0], num_shards=2, store=tmp_path, progress=False, locals="none")
+        for batch in batches[1:]:
+            tree = vcmc.update(tmp_path, model, batch, num_shards=2, progress=False)
+    assert tree.attrs["verdict"] == "good", tree.attrs["verdict_text"]
+    bounds = {"mean_ability": (0.03, 0.03), "difficulty": (0.03, 0.03), "ability": (0.05, 0.05)}
+    for name, (of_mean, of_sd) in bounds.items():
+        mean, sd = (np.ravel(data[f"{name}_{part}"]) for part in ("mean", "sd"))
+        draws = tree["posterior"][name].to_numpy().reshape(-1, mean.size)
+        assert np.abs((draws.mean(axis=0) - mean) / sd).max() < of_mean, name
+        assert np.abs(draws.std(axis=0) / sd - 1).max() < of_sd, name

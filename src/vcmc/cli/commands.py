@@ -21,6 +21,7 @@ from .console import (
 )
 from .loo_command import loo_command
 from .predict_command import predict_command
+from .update_command import forget_command, log_command, update_command
 
 if TYPE_CHECKING:
     from ..inference.local_tasks import LocalsMode
@@ -46,6 +47,9 @@ def main() -> None:
 main.add_command(loo_command)
 main.add_command(predict_command)
 main.add_command(check_command)
+main.add_command(update_command)
+main.add_command(log_command)
+main.add_command(forget_command)
 
 
 @main.command(epilog=options.examples("demo --out pictures"))

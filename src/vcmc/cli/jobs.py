@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..data.columns import Columns
+from ..data.files import MANIFEST, FilePartition
 from ..data.partition import split
 from ..data.shard import AbstractPartition
 from ..data.size import FileRows
@@ -255,7 +256,10 @@ def split_as_before(
     if isinstance(rows, Mapping):
         return rows
     num_shards, seed = int(tree.attrs.get("num_shards", 1)), int(tree.attrs.get("seed", 0))
-    folder = Path(path) / ROWS if Path(path).is_dir() else None
+    folder = Path(path) / ROWS if Path(path).is_dir() and "update" not in tree.attrs else None
+    if folder is not None and (folder / MANIFEST).exists():
+        source = FilePartition(folder).source
+        folder = folder if "rows" in source else None  # else rows were given in memory
     return _split(model, rows, num_shards, seed, columns, folder, weights_of(tree, None))
 
 

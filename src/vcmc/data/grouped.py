@@ -167,8 +167,7 @@ class TiledPartition(AbstractPartition):
         """Return one shard with its rows laid out by groups, which are numbered from zero."""
         plain = self.partition.load(shard)
         values = _column_of(plain, self.column)
-        places = values if self._values is None else np.searchsorted(self._values, values)
-        codes = self._numbers[places]
+        codes = self._numbers[self._places(values)]
         groups, order, weights = tiled(codes, self.layout)
         is_row = np.asarray(plain.weights) > 0
         rows = {name: np.asarray(array)[is_row][order] for name, array in plain.rows.items()}
@@ -179,6 +178,9 @@ class TiledPartition(AbstractPartition):
             groups = dataclasses.replace(groups, is_full=False)
         arrays = {name: jnp.asarray(array) for name, array in rows.items()}
         return Shard(arrays, jnp.asarray(weights), groups)
+
+    def _places(self, values: np.ndarray) -> Int[np.ndarray, " row"]:
+        return values if self._values is None else np.searchsorted(self._values, values)
 
     def is_small(self, max_bytes: int) -> bool:
         return self.partition.is_small(max_bytes)
@@ -245,6 +247,10 @@ class GroupedPartition(TiledPartition):
         changed = copy.copy(self)
         changed.weight_column = column
         return changed
+
+    def group_numbers(self, values: np.ndarray) -> Int[np.ndarray, " row"]:
+        """Return the numbers of the groups of rows, given what their column of groups holds."""
+        return self._numbers[self._places(values)]
 
     @property
     def absent(self) -> Int[np.ndarray, " group"]:

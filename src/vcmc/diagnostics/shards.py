@@ -12,6 +12,7 @@ from scipy.special import chdtri  # scipy.stats takes a second to import
 
 from ..space import Product
 from . import convergence
+from .batch_drift import batch_drift
 
 MAX_RHAT = 1.05  # of a parameter within a shard that has many draws
 MIN_ESS = 100  # effective draws, or a fifth of all draws if these are fewer than 500
@@ -245,10 +246,13 @@ def shard_warnings(
     stats: Mapping[str, np.ndarray],
     space: Product,
     num_draws: int | None = None,
+    batches: Sequence[int] | None = None,
 ) -> ShardWarnings:
     """Return warnings about the shards' draws.
 
-    If `draws` are only some of the draws, `num_draws` is the number of draws of a shard.
+    If `draws` are only some of the draws, `num_draws` is the number of draws of a shard. If rows
+    came in batches, `batches` has that of every shard: a shard is compared with those of its batch,
+    as batches may differ for reasons of their own.
     """
     num_draws = num_draws or draws.shape[1] * draws.shape[2]
     found = [
@@ -258,7 +262,10 @@ def shard_warnings(
     ]
     notes, remarks = ShardWarnings.sorted(found, len(draws))
     # one shard that disagrees may hold rows that do not belong there
-    return ShardWarnings(notes + _disagreement_warnings(draws, space, num_draws), remarks)
+    notes += _disagreement_warnings(draws, space, num_draws, batches)
+    if batches is not None and (drift := batch_drift(draws, batches, space.coordinates)):
+        remarks.append(drift)  # on the model: the posterior of all rows is what it is
+    return ShardWarnings(notes, remarks)
 
 
 def has_converged(
@@ -293,11 +300,12 @@ def _convergence_warnings(
         )
         found.append((low.tolist(), text))
     if "diverging" in stats:
-        shares = stats["diverging"].mean(axis=(1, 2))
+        shares = np.nanmean(stats["diverging"], axis=(1, 2))
         if len(divergent := np.flatnonzero(shares > MAX_DIVERGENT_SHARE)):
+            count = np.nansum(stats["diverging"][divergent])
             text = (
-                f"{_shards(divergent)} had {stats['diverging'][divergent].sum()} divergent "
-                "transitions. Try a higher target_accept, or reparameterize the model."
+                f"{_shards(divergent)} had {count:.0f} divergent transitions. "
+                "Try a higher target_accept, or reparameterize the model."
             )
             found.append((divergent.tolist(), text))
     return found
@@ -318,8 +326,16 @@ def _least_ess(ess: Mapping[str, np.ndarray], num_draws: int) -> Float[np.ndarra
     return np.fmin(typical, np.fmin.reduce(of_parameters))
 
 
-def _disagreement_warnings(draws: Draws, space: Product, num_draws: int) -> list[str]:
-    if not (disagreeing := disagreeing_shards(draws, num_draws)):
+def _disagreement_warnings(
+    draws: Draws, space: Product, num_draws: int, batches: Sequence[int] | None
+) -> list[str]:
+    of_shard = np.zeros(len(draws), int) if batches is None else np.asarray(batches)
+    disagreeing: dict[int, int] = {}
+    for batch in np.unique(of_shard):
+        members = np.flatnonzero(of_shard == batch)
+        found = disagreeing_shards(draws[members], num_draws)
+        disagreeing |= {int(members[place]): worst for place, worst in found.items()}
+    if not disagreeing:
         return []
     return [
         f"{_shards(list(disagreeing))} {'disagrees' if len(disagreeing) == 1 else 'disagree'} "

@@ -12,7 +12,7 @@ rows, or resampled by trustworthy weights.
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -202,6 +202,30 @@ def judge(
     )
 
 
+def judge_again(
+    diagnosis: Diagnosis, errors: Mapping[str, Errors], evidence: Evidence
+) -> Diagnosis:
+    """Return a diagnosis with other errors and further evidence, which can only lower the verdict.
+
+    Args:
+        diagnosis: the diagnosis.
+        errors: its errors, with larger standard errors.
+        evidence: faults, doubts and remarks that the diagnosis does not have.
+    """
+    faults = [*evidence.faults]
+    doubts = [*evidence.doubts, *evidence.remarks]
+    if diagnosis.verdict == "good" and not faults:  # else it says what is wrong already
+        faults += _large_errors(errors, evidence)
+        doubts += [] if faults else _uncertainties(errors, evidence)
+    level = diagnosis.verdict
+    if faults:
+        level = "poor"
+    elif doubts and level == "good":
+        level = "doubtful"
+    reasons = [*faults, *diagnosis.reasons, *doubts]
+    return replace(diagnosis, verdict=level, reasons=reasons, errors=errors)
+
+
 def _faults(check: SelfCheck, errors: Mapping[str, Errors], evidence: Evidence) -> list[str]:
     """Return a sentence for every kind of error that was found."""
     if check.num_not_finite:
@@ -215,6 +239,12 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], evidence: Evidence) 
             "The posterior does not fall off around the combined draws in some direction: they lie "
             "between modes, or far in the tails."
         )
+    return faults + _large_errors(errors, evidence)
+
+
+def _large_errors(errors: Mapping[str, Errors], evidence: Evidence) -> list[str]:
+    """Return a sentence for every statistic with an error that is beyond doubt."""
+    faults = []
     for statistic, noun in STATISTICS.items():
         limit = _limit(statistic, evidence.ess)
         found = _of_statistic(errors, statistic, evidence.labels)

@@ -15,10 +15,12 @@ from ..errors import ShardError, SlotLost, TaskError
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.lock import locked
+from ..results.states import check_not_reduced
 from ..samplers import AbstractSampler
 from .arguments import check_model
 from .assessment import result_tree
 from .clock import Clock
+from .kept_rows import keep_rows
 from .local_stage import check_mode
 from .local_tasks import LocalsMode
 from .model_rows import model_rows
@@ -141,6 +143,8 @@ def infer(
     _check_combiner(request.combiner, model, overlap)
     lock = locked(request.store.folder) if request.store else nullcontext()
     with use_compile_cache(compile_cache), lock:
+        if request.store:
+            check_not_reduced(request.store)
         partition, request = choose_shards(model, rows, num_shards, request, progress)
         options: Any = {
             "overlap": overlap,
@@ -179,6 +183,8 @@ def _run(
             if record and (result := record.result()) is not None:
                 return result
             prepared = prepare(target, request, display, clock, record)
+            if request.store:
+                keep_rows(request.store, partition, model.levels)
         stages = Stages(request, record, display, clock, overlap)
         prepared, posterior = stages.sample_and_combine(prepared)
         if refine:

@@ -112,7 +112,7 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
     own_sampler = request.sampler or _own_sampler(target, request.prior)
     if request.executor.in_process and target.model.local is not None:
         pool.submit(prepare_integrals, target)
-    starts = search_starts(target.pilot, start_key)
+    starts = list(request.starts) or search_starts(target.pilot, start_key)
     if request.executor.in_process:
         pool.submit(_compile_early, target, request, own_sampler, starts[0])
     points = np.stack(starts)
@@ -124,8 +124,18 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
     stage.advance()
 
     needs_start = own_sampler is None or own_sampler.needs_start
-    start = common_start(target, starts) if needs_start else starts[0]
+    # draws of an earlier posterior are all near one mode
+    climbs = starts[:1] if request.starts else starts
+    start = common_start(target, climbs) if needs_start else starts[0]
     plan = _plan(target, request, own_sampler, start, sample_key)
+    stage.advance()
+    return Prepared(target, plan, facts, run_settings(target, request, plan, facts), warnings)
+
+
+def run_settings(
+    target: Target, request: Request, plan: Plan, facts: Sequence[ShardFacts]
+) -> dict[str, Any]:
+    """Return the settings of a run that its result records."""
     settings: dict[str, Any] = {
         "seed": request.seed,
         "num_shards": target.num_shards,
@@ -137,9 +147,6 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
         **weights_attribute(request.weights),
         "model": repr(target.model),
         "sampler": repr(plan.sampler),
-    }
-    stage.advance()
-    settings |= {
         "combiner": repr(request.combiner),
         "executor": repr(request.executor),
         "shard_sizes": [shard.num_rows for shard in facts],
@@ -149,7 +156,7 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
     if (local := target.model.local) is not None:
         settings |= {"groups": local.groups, "quadrature": repr(local.quadrature)}
         settings["local_parameters"] = list(local.space)
-    return Prepared(target, plan, facts, settings, warnings)
+    return settings
 
 
 def checked_target(
@@ -157,6 +164,12 @@ def checked_target(
 ) -> Target:
     """Build the target of a model with its point estimates, and check that it can be sharded."""
     target = Target.fitted(model, partition, executor)
+    check_target(target, key)
+    return target
+
+
+def check_target(target: Target, key: Array) -> None:
+    """Check that a model can be sharded, on its first shards."""
     limit_programs(target.model)
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     point = jax.device_put(0.5 * generator.normal(size=target.model.space.dim))
@@ -167,7 +180,6 @@ def checked_target(
     else:
         check_locals(target.model, shards[0], point)
     check_derived(target.model.space, target.model.derived)
-    return target
 
 
 def result_target(
@@ -197,7 +209,7 @@ def _compile_early(target: Target, request: Request, own_sampler: Any, start: Po
 
     Programs do not depend on the start. Errors are raised where the programs are called.
     """
-    density = target.shard_cache.density(0, *_powers(target, request.prior))
+    density = target.shard_cache.density(0, *_powers(target, request))
     sampler = request.sampler or own_sampler
     with suppress(Exception), np.errstate(all="ignore"):
         if request.sampler is None and (sampler is None or isinstance(sampler, NUTS)):
@@ -235,7 +247,8 @@ def _compile(prepared: Prepared, request: Request) -> None:
 
 
 def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key: Array) -> Plan:
-    prior_power, likelihood_power = _powers(target, request.prior)
+    prior_power, likelihood_power = _powers(target, request)
+    num_shards = request.total_shards(target)
     sampler = request.sampler
     if sampler is None:
         sampler = own_sampler
@@ -254,13 +267,13 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
             sampler = _choose_sampler(sampler or NUTS(), measure, start.size)
             # with local parameters, an evaluation is costly
             is_costly = target.model.local is not None and start.size <= MAX_FITTED_DIM
-            is_one = target.num_shards == 1
+            is_one = num_shards == 1
             limit = MAX_NON_NORMALITY_OF_ONE if is_one else MAX_COSTLY_NON_NORMALITY
             if is_costly and measure <= limit:
                 rate = acceptance_rate(density, start)
                 sampler = Independence.for_rate(rate) if rate >= MIN_ACCEPTANCE_RATE else sampler
     shard_draws = request.shard_draws or initial_shard_draws(
-        target.num_shards,
+        num_shards,
         request.num_draws,
         sampler.num_chains,
         request.combiner.needs.scores,
@@ -277,15 +290,16 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
     )
 
 
-def _powers(target: Target, prior: Prior) -> tuple[float | tuple[float, float], float]:
+def _powers(target: Target, request: Request) -> tuple[float | tuple[float, float], float]:
     """Return the powers of the prior and of the likelihood of a shard."""
+    num_shards, prior = request.total_shards(target), request.prior
     if prior == "subposterior":
-        share = 1 / target.num_shards
+        share = 1 / num_shards
         # A shard of few groups says little about their spread. Its density in log coordinates would
         # fall off like the K-th root of the Jacobian towards zero; with the Jacobian itself, the
         # shard is the subposterior of the params, and full-data scores correct for the difference.
         return share if target.model.local is None else (share, 1.0), 1.0
-    return 1.0, float(target.num_shards) if prior == "powered" else 1.0
+    return 1.0, float(num_shards) if prior == "powered" else 1.0
 
 
 def _other_prior_power(

@@ -9,6 +9,8 @@ from ..data.partition import check_seed
 from ..executors import AbstractExecutor, executor_of
 from ..results.store import Store
 from ..samplers import AbstractSampler
+from ..space import Point
+from ..target import Target
 from .arguments import MIN_DRAWS, check_combiner, check_instance, check_integer, resolve_prior
 from .error_goal import check_error, draws_for_error, precise_combiner
 
@@ -31,6 +33,14 @@ class Request:
     num_shards_reason: str = ""
     may_reduce_shards: bool = False
     """Whether vcmc chose the number of shards, and may choose a smaller one."""
+    num_earlier_shards: int = 0
+    """Shards of earlier batches of rows, whose draws are kept."""
+    starts: tuple[Point, ...] = ()
+    """Where the search for a start begins, if an earlier posterior is known."""
+
+    def total_shards(self, target: Target) -> int:
+        """Return the number of shards of all batches, given the target of those to be sampled."""
+        return target.num_shards + self.num_earlier_shards
 
     @classmethod
     def checked(

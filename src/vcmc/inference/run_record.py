@@ -84,8 +84,8 @@ class RunRecord:
             arguments["sampler"] = describe_part(request.sampler)
         if stored:  # before the rows are read
             check_agreement(store.folder, stored, {**stored, **arguments})
-        settings = arguments | _model_settings(target, request.seed)
-        settings["shards"] = _checksums(target)
+        settings = arguments | model_settings(target, request.seed)
+        settings["shards"] = checksums(target)
         if stored:
             check_agreement(store.folder, stored, settings)
         answer = {
@@ -191,7 +191,7 @@ def _is_own(part: Any) -> bool:
     return part is None or isinstance(part, bool | int | float | str | np.ndarray | jax.Array)
 
 
-def _model_settings(target: Target, seed: int) -> dict[str, Any]:
+def model_settings(target: Target, seed: int) -> dict[str, Any]:
     """Return what identifies a model: its spaces, and its values at a few points."""
     model, shard = target.model, target.pilot.shard
     key = jax.random.fold_in(jax.random.key(seed), 0)
@@ -217,7 +217,7 @@ def _digits(value: Any) -> str:
     return f"{float(value):.{DIGITS}g}"
 
 
-def _checksums(target: Target) -> list[str]:
+def checksums(target: Target) -> list[str]:
     """Return the checksums of the shards, computed where their rows are."""
     tasks = [Task((shard,)) for shard in range(target.num_shards)]
     shard_cache = target.shard_cache

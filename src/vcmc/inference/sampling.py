@@ -1,5 +1,6 @@
 """The second stage of a run: sample every shard, and stop if some could not be sampled."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax.numpy as jnp
@@ -33,12 +34,17 @@ class ShardDraws(NamedTuple):
         stats: the sampler's statistics of every draw, axes (shard, chain, draw).
         seconds: when each chain began and ended, counted from the first, axes (shard, chain).
         learned: `Combined.learned` from the first halves of the chains, with `overlap`.
+        counts: where shards have different numbers of draws, that of each; their chains are
+            concatenated, and padded with NaN.
+        batches: the batch of every shard, if rows came in batches.
     """
 
     points: Float[np.ndarray, "shard chain draw dim"]
     stats: dict[str, np.ndarray]
     seconds: dict[str, np.ndarray]
     learned: Any = None
+    counts: list[int] | None = None
+    batches: Sequence[int] | None = None
 
 
 def sample(

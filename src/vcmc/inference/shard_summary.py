@@ -1,6 +1,6 @@
 """Summaries of the shards' draws: common labels, R-hat, effective draws, and a sample of each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from ..diagnostics.shards import (
     shard_rhat,
     shard_warnings,
 )
+from ..results.draw_axes import Axes
 from ..results.draws import StreamedDraws
 from ..space import Product
 
@@ -39,6 +40,7 @@ class ShardSummary(NamedTuple):
         num_chains: number of chains of every shard.
         sample: some draws of every shard, by which shards are compared.
         broken: the shards whose draws cannot be used, with the reason, if that was checked.
+        batches: the batch of every shard, if rows came in batches.
     """
 
     points: Any
@@ -49,6 +51,7 @@ class ShardSummary(NamedTuple):
     num_chains: int
     sample: Float[np.ndarray, "shard chain draw dim"]
     broken: Mapping[int, str] = MappingProxyType({})
+    batches: Sequence[int] | None = None
 
     def shard_warnings(
         self, stats: dict[str, np.ndarray], space: Product, prior: Prior
@@ -58,7 +61,9 @@ class ShardSummary(NamedTuple):
         if prior == "powered":  # as narrow as the posterior, but as far apart as any shards
             means = sample.mean(axis=(1, 2), keepdims=True)
             sample = means + np.sqrt(len(sample)) * (sample - means)
-        return shard_warnings(sample, self.rhat, self.ess, stats, space, min(self.counts))
+        return shard_warnings(
+            sample, self.rhat, self.ess, stats, space, min(self.counts), self.batches
+        )
 
 
 def summarize_shards(
@@ -77,6 +82,17 @@ def summarize_shards(
         num_chains,
         labelled.reshape(draws.shape),
     )
+
+
+def summarize_uneven_shards(
+    space: Product, draws: Float[np.ndarray, "shard draw dim"], counts: Sequence[int]
+) -> ShardSummary:
+    """Summarize shards with different numbers of draws, padded to the largest."""
+    shards = [
+        to_params(space, jnp.asarray(points[:count]))
+        for points, count in zip(draws, counts, strict=True)
+    ]
+    return summarize_streamed_shards(space, StreamedDraws(shards, True, Axes(False, {})))
 
 
 class StreamedShard(NamedTuple):

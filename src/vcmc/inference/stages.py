@@ -28,7 +28,7 @@ from .refinement import DEFAULT_GOAL, refine_draws
 from .request import Request
 from .run_record import RunRecord
 from .sampling import ShardDraws, sample, shard_tree
-from .shard_summary import summarize_shards
+from .shard_summary import summarize_shards, summarize_uneven_shards
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -49,7 +49,7 @@ class Stages:
         while True:
             draws = sample(prepared, self.request, self.display, self.overlap)
             self.clock.lap("sample")
-            posterior = _combine(prepared, self.request, draws, self.display, self.clock)
+            posterior = combine_draws(prepared, self.request, draws, self.display, self.clock)
             more = DRAWS_GROWTH * prepared.plan.num_draws
             is_fixed = self.request.shard_draws is not None or more > MAX_SHARD_DRAWS
             is_fixed |= prepared.target.num_shards == 1
@@ -119,13 +119,14 @@ class Stages:
         return prepared, posterior, assessment.with_doubt(reason) if reason else assessment
 
 
-def _combine(
+def combine_draws(
     prepared: Prepared,
     request: Request,
     draws: ShardDraws,
     display: ProgressDisplay,
     clock: Clock,
 ) -> Posterior:
+    """Combine the draws of all shards of a target."""
     target = prepared.target
     model, space = target.model, target.model.space
     failure = (
@@ -134,7 +135,11 @@ def _combine(
     )
     with _keep_draws(CombineError, failure, lambda: shard_tree(model, draws, prepared.settings)):
         stage = display.stage("combine", None)
-        summary = summarize_shards(space, draws.points)
+        if draws.counts is None:
+            summary = summarize_shards(space, draws.points)
+        else:
+            summary = summarize_uneven_shards(space, draws.points[:, 0], draws.counts)
+        summary = summary._replace(batches=draws.batches)
         clock.lap("check")
         shards = Subposteriors(
             summary.points,
@@ -155,8 +160,9 @@ def _combine(
         )
         stage.finish()
         clock.lap("combine")
+    seconds = {"sample_seconds": draws.seconds} if draws.seconds else {}
     return posterior._replace(
-        groups=posterior.groups | {"sample_seconds": draws.seconds} | model.labels.groups,
+        groups=posterior.groups | seconds | model.labels.groups,
         notes=[] if posterior.exact else prepared.warnings.notes + posterior.notes,
         remarks=() if posterior.exact else (*prepared.warnings.remarks, *posterior.remarks),
         exact=ONE_SHARD if target.num_shards == 1 else posterior.exact,

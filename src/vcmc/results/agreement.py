@@ -22,7 +22,7 @@ def check_agreement(folder: Path, before: Mapping[str, Any], now: Mapping[str, A
     """
     differences = (
         _argument_differences(before, now)
-        or _model_differences(before, now)
+        or model_differences(before, now)
         or _row_differences(before, now)
     )
     if differences:
@@ -45,7 +45,8 @@ def _argument_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     return texts
 
 
-def _model_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def model_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two models, by their names, spaces and values at some points."""
     if before.get("model") != now["model"]:
         return [f"the model has changed: the run has {before.get('model')}, given {now['model']}"]
     if before.get("space") != now["space"]:

@@ -14,6 +14,7 @@ from ..model import Model
 from ..samplers.base import Chain, group_by_walker
 from ..space import Product
 from .blocks import join_blocks
+from .states import current_run
 from .store import SETTINGS, Store
 from .tree import build_tree, make_tree
 
@@ -41,8 +42,8 @@ def load(store: str | Path, model: Model | None = None) -> "DataTree":
     folder = Path(store)
     if not folder.is_dir():
         raise StoreError(f"there is no run directory {folder.absolute()}.")
-    run = Store(folder)
-    settings = run.settings()
+    run = current_run(folder)
+    settings = run.settings() if run.folder == Store(folder).folder else {}
     if settings is None:
         raise StoreError(f"{run.folder} is not a run directory: it has no {SETTINGS}.")
     if result := run.load_tree():

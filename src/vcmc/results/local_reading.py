@@ -11,7 +11,7 @@ from ..data.group_labels import named_labels
 from ..data.labels import default_dim
 from ..errors import StoreError
 from .local_files import CHAIN, DRAW, LocalIndex, LocalsFolder, check_pyarrow
-from .store import Store
+from .states import current_run
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -34,7 +34,7 @@ def load_locals(
         which they were asked for, and those of the parameter.
     """
     check_pyarrow()
-    folder = Store(store).locals
+    folder = current_run(store).locals
     index = folder.index()
     if index is None:
         raise StoreError(

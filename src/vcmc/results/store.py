@@ -97,6 +97,10 @@ class ChainFolder:
             raise StateNotStored(f"the sampler's state cannot be stored ({about['not_plain']})")
         return about["num_blocks"], PackedState(arrays, about["state"])
 
+    def write_whole(self, arrays: Arrays) -> None:
+        """Store all draws of a chain that will not be continued as one block."""
+        write_arrays(self._file(0), arrays)
+
     def is_new(self) -> bool:
         """Return whether nothing was stored, or only the first block and not yet its state."""
         return {path.name for path in self.path.glob("*.npz")} <= {self._file(0).name}

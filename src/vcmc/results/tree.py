@@ -41,6 +41,10 @@ GROUP_DIMS: dict[str, list[str]] = {
     "local_q50": [],
     "local_q95": [],
     SIZES_GROUP: [],
+    "updates": ["update"],
+    "update_mean": ["update"],
+    "update_sd": ["update"],
+    "shard_batches": ["shard"],
 }
 
 

@@ -27,6 +27,7 @@ from ..quantities import (
 )
 from .check_contents import as_number
 from .group_contents import group_contents
+from .update_contents import update_contents
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -85,6 +86,7 @@ def contents(tree: "DataTree") -> dict[str, Any]:
         "smallWeight": SMALL_WEIGHT,
         "largeWeight": LARGE_WEIGHT,
         "objective": _objective(tree),
+        "updates": update_contents(tree, listed),
         "stages": [
             [name, as_number(tree.attrs[f"seconds_{name}"])]
             for name in STAGES
@@ -220,9 +222,9 @@ def _shards(tree: "DataTree") -> list[dict[str, Any]]:
         columns["ess"] = _extreme(tree, "subposterior_ess", np.fmin)
     stats = tree["sample_stats"].data_vars if "sample_stats" in tree.children else {}
     if "diverging" in stats:
-        columns["divergences"] = stats["diverging"].to_numpy().sum(axis=(1, 2))
+        columns["divergences"] = np.nansum(stats["diverging"].to_numpy(), axis=(1, 2))
     if "acceptance_rate" in stats:
-        columns["acceptance"] = stats["acceptance_rate"].to_numpy().mean(axis=(1, 2))
+        columns["acceptance"] = np.nanmean(stats["acceptance_rate"].to_numpy(), axis=(1, 2))
     shards: list[dict[str, Any]] = [{"shard": int(number)} for number in numbers]
     for name, values in columns.items():
         for shard, value in zip(shards, values, strict=False):

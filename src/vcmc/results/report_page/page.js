@@ -80,7 +80,7 @@ function highlight() {
 function select(quantity, scroll) {
   if (!quantity) return;
   selected = quantity;
-  byId("choice").value = String(detailed.indexOf(quantity));
+  byId("choice").value = byId("update-choice").value = String(detailed.indexOf(quantity));
   drawSelected();
   highlight();
   if (scroll) {
@@ -130,6 +130,7 @@ function drawSelected() {
   byId("weights-note").textContent = weightsNote(selected.weights ?? []);
   drawDensity(selected);
   drawForest(selected);
+  if (data.updates) drawUpdates(selected);
 }
 
 function draw() {
@@ -143,10 +144,10 @@ function draw() {
 }
 
 byId("find").addEventListener("input", search);
-byId("choice").append(
-  ...detailed.map((q, i) => element("option", { value: i }, q.label)),
-);
-byId("choice").addEventListener("change", (event) => select(detailed[Number(event.target.value)]));
+for (const choice of [byId("choice"), byId("update-choice")]) {
+  choice.append(...detailed.map((q, i) => element("option", { value: i }, q.label)));
+  choice.addEventListener("change", (event) => select(detailed[Number(event.target.value)]));
+}
 const move = (offset) =>
   select(detailed[(detailed.indexOf(selected) + offset + detailed.length) % detailed.length]);
 byId("previous").addEventListener("click", () => move(-1));

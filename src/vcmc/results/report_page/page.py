@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
     from ..posterior_checks import PosteriorCheck
 
-SCRIPTS = ("elements.js", "charts.js", "groups.js", "checks.js", "page.js")  # in this order
+SCRIPTS = (  # in this order
+    "elements.js",
+    "charts.js",
+    "groups.js",
+    "checks.js",
+    "updates.js",
+    "page.js",
+)
 HIDDEN_ATTRIBUTES = (  # prefixes of attributes that are shown elsewhere, or are internal
     "verdict",
     "warnings",
