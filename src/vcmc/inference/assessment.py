@@ -11,13 +11,14 @@ from jaxtyping import Array, Float, Int
 from ..data.params import to_params, to_points
 from ..diagnostics import convergence
 from ..diagnostics.integrals import check_integrals, integral_sentences
-from ..diagnostics.modes import other_mode
+from ..diagnostics.modes import ModeSearch, find_modes
 from ..diagnostics.profiles import profile, profile_doubts
 from ..diagnostics.reweighting import reweighted_errors
 from ..diagnostics.sampling_error import DrawSource
 from ..diagnostics.selfcheck import Errors, self_check
 from ..diagnostics.verdict import Diagnosis, Evidence, Level, judge
 from ..errors import warn_doubtful
+from ..linalg.whitening import Whitening
 from ..model import Model
 from ..results.tree import draws_by_parameter, make_tree, tree_labels
 from ..target import Target
@@ -46,11 +47,15 @@ Points = Float[np.ndarray, "chain draw dim"]
 
 
 class Assessment(NamedTuple):
-    """A diagnosis, and the warnings of earlier stages: `notes`, and `remarks` on few shards."""
+    """A diagnosis, and the warnings of earlier stages: `notes`, and `remarks` on few shards.
+
+    `mode_verdicts` are those on the draws of every mode, if there are several.
+    """
 
     diagnosis: Diagnosis
     notes: list[str]
     remarks: Sequence[str] = ()
+    mode_verdicts: tuple[Level, ...] = ()
 
     def with_doubt(self, reason: str) -> "Assessment":
         """Return the same with another reason why the result is not good."""
@@ -92,7 +97,15 @@ class Assessment(NamedTuple):
             "shard_warnings": self.notes,
             "shard_remarks": list(self.remarks),
             "warnings": self.warnings,
+            **self._of_modes,
         }
+
+    @property
+    def _of_modes(self) -> dict[str, list[str]]:
+        if not self.mode_verdicts:
+            return {}
+        lines = list(self.diagnosis.modes)
+        return {"mode_verdicts": list(self.mode_verdicts), "mode_lines": lines}
 
 
 def assess(
@@ -105,6 +118,7 @@ def assess(
     exact: str = "",
     is_refined: bool = False,
     source: DrawSource | None = None,
+    search: ModeSearch | None = None,
 ) -> Assessment:
     """Estimate the errors of posterior draws; without a target they are unknown.
 
@@ -117,19 +131,20 @@ def assess(
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         is_refined: whether the draws are refined already, so that refining is not advised.
         source: where the draws come from, if they are paired draws of shards.
+        search: a search for modes, if there was one.
     """
-    notes, remarks = _sentences(notes), _sentences(remarks)
+    notes, remarks = sentences(notes), sentences(remarks)
     if target is None:
         return Assessment(judge(None, {}, notes, Evidence(np.nan)), notes, remarks)
     diagnosis = diagnose_draws(
-        points, target, notes, seed, remarks=remarks, exact=exact, source=source
+        points, target, notes, seed, remarks=remarks, exact=exact, source=source, search=search
     )
     if is_refined:
-        diagnosis = replace(diagnosis, can_be_refined=False)
+        diagnosis = diagnosis.unrefinable
     return Assessment(diagnosis, notes, remarks)
 
 
-def _sentences(notes: Sequence[str]) -> list[str]:
+def sentences(notes: Sequence[str]) -> list[str]:
     """Return notes as sentences of the verdict."""
     return [note[:1].upper() + note[1:] for note in notes]
 
@@ -143,6 +158,7 @@ def diagnose_draws(
     remarks: Sequence[str] = (),
     exact: str = "",
     source: DrawSource | None = None,
+    search: ModeSearch | None = None,
 ) -> Diagnosis:
     """Judge draws by full-data scores at some of them, and by what lies around them.
 
@@ -154,10 +170,14 @@ def diagnose_draws(
         remarks: warnings about few shards.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         source: where the draws come from, if they are paired draws of shards.
+        search: a search for modes, if there was one; else one is made.
     """
     try:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            return _diagnose_draws(points, target, notes, seed, remarks, exact, source)
+            if search is None:
+                flat = points.reshape(-1, points.shape[2])
+                search = find_modes(target, Whitening.from_draws(flat), flat, seed)
+            return _diagnose_draws(points, target, notes, seed, remarks, exact, source, search)
     except (np.linalg.LinAlgError, ArithmeticError) as error:  # a verdict, too
         reason = (
             f"The errors cannot be estimated: the diagnosis failed ({type(error).__name__}: "
@@ -174,6 +194,7 @@ def _diagnose_draws(
     remarks: Sequence[str],
     exact: str,
     source: DrawSource | None,
+    search: ModeSearch,
 ) -> Diagnosis:
     model = target.model
     flat = points.reshape(-1, points.shape[2])
@@ -193,7 +214,7 @@ def _diagnose_draws(
     if source.moment_draws is not None:
         ess = min(ess, source.moment_draws)
     check = self_check(flat, target, quantities, seed, source)
-    mode = other_mode(flat, target, seed)
+    mode = search.other
     faults = [mode.sentence(model.space)] if mode else []
     doubts = profile_doubts(profile(flat, target, seed), names)
     if model.local is not None:
@@ -276,7 +297,14 @@ def stored_diagnosis(tree: "DataTree") -> Diagnosis:
     verdict = tree.attrs["verdict"]
     labels = tree_labels(tree)
     return Diagnosis(
-        verdict, reasons, can_be_refined, errors, **numbers, basis=basis, labels=labels
+        verdict,
+        reasons,
+        can_be_refined,
+        errors,
+        **numbers,
+        basis=basis,
+        labels=labels,
+        modes=tuple(text_list(tree, "mode_lines")),
     )
 
 

@@ -1,7 +1,7 @@
 """The third stage of a run, combining the shards' draws, and the verb `combine` for given draws."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from ..data.partition import check_seed
 from ..data.space_description import describe_space
 from ..diagnostics.repeated_shards import repeated_shards
 from ..diagnostics.sampling_error import DrawSource
-from ..diagnostics.shards import broken_shards, has_converged
+from ..diagnostics.shards import ShardWarnings, broken_shards, has_converged
 from ..executors import executor_of
 from ..model import Derived, Model
 from ..progress import ProgressDisplay, ProgressMode
@@ -26,6 +26,7 @@ from ..results.draws import (
     support_warning,
     tree_space,
 )
+from ..results.mode_groups import mode_groups
 from ..results.tree import kept_attribute, renamed_attribute
 from ..space import Product, Space
 from .arguments import (
@@ -37,10 +38,11 @@ from .arguments import (
     check_model_with_rows,
     resolve_prior,
 )
-from .assessment import assess, result_tree, weights_attribute, weights_of
+from .assessment import result_tree, weights_attribute, weights_of
 from .clock import Clock
 from .draw_counts import needs_more_draws
 from .local_stage import LocalsRequest, with_locals
+from .posterior import Posterior, assess_posterior
 from .preparation import result_target
 from .shard_summary import ShardSummary, summarize_shards, summarize_streamed_shards
 
@@ -53,31 +55,6 @@ PARTIAL_PRIOR_DOUBT = (
     'there are and the stronger the prior is. Use prior="subposterior" unless the combiner '
     "corrects for this."
 )
-
-
-class Posterior(NamedTuple):
-    """Posterior draws, and the other contents of their tree.
-
-    Attributes:
-        points: the draws.
-        groups: the groups of the tree.
-        notes: warnings.
-        settings: settings that the tree records.
-        exact: how the draws were made, if they are exact up to Monte Carlo error.
-        remarks: warnings about few shards.
-        source: where the draws come from, if they are paired draws of shards.
-        needs_more_draws: whether the shards' draws are too few, for the shape of the combined
-            ones or to tell whether the chains have converged.
-    """
-
-    points: Float[np.ndarray, "chain draw dim"]
-    groups: dict[str, dict[str, np.ndarray]]
-    notes: list[str]
-    settings: dict[str, Any]
-    exact: str = ""
-    remarks: tuple[str, ...] = ()
-    source: DrawSource | None = None
-    needs_more_draws: bool = False
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # points far from all mass
@@ -106,11 +83,17 @@ def combine_shards(
     }
     notes = _prior_doubts(combiner, prior, shards.num_shards)
     warnings = summary.shard_warnings(stats, space, prior)
+    if combined.modes is not None:
+        labels = np.reshape(combined.modes.labels, points.shape[:2])
+        groups |= mode_groups(combined.modes, labels, space)
+        # chains of different modes differ; the parts, which scores correct, are assessed one by one
+        warnings = ShardWarnings([], [])
     source = None
     if shards.num_shards > 1:
         uses_target = combiner.needs.target
         source = DrawSource.of_shards(combined.pairs, summary.ess, summary.counts, uses_target)
-    needs_more = not has_converged(summary.rhat, summary.ess, min(summary.counts))
+    needs_more = combined.modes is None
+    needs_more &= not has_converged(summary.rhat, summary.ess, min(summary.counts))
     if source is not None and source.shard_ess is not None and weights is not None:
         variances = np.stack([np.var(draws, axis=0) for draws in shards])
         needs_more |= needs_more_draws(np.asarray(weights), variances, source.shard_ess)
@@ -121,10 +104,13 @@ def combine_shards(
         {
             "paired": int(combined.pairs is not None),
             "uses_target": int(combiner.needs.target or shards.num_shards == 1),
+            **({"mode_exact": list(combined.modes.exact)} if combined.modes else {}),
         },
         remarks=tuple(warnings.remarks),
         source=source,
         needs_more_draws=needs_more,
+        modes=combined.modes,
+        search=shards.modes,
     )
 
 
@@ -247,9 +233,7 @@ def combine(
     notes = _missing_shards(draws) + combined.notes + support_warning(named, declared)
     if not isinstance(named, StreamedDraws):
         notes += repeated_shards(summary.sample, summary.ess)
-    assessment = assess(
-        combined.points, target, notes, seed, remarks=combined.remarks, source=combined.source
-    )
+    assessment = assess_posterior(combined._replace(notes=notes), target, seed)
     clock.lap("diagnose")
     settings: dict[str, Any] = {
         "num_shards": num_shards,

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, cast
 
 import jax.numpy as jnp
 
+from ..combiners import AbstractCombiner, Modes, Variational
 from ..combiners.base import Subposteriors
 from ..data.params import to_params
+from ..diagnostics.modes import ModeSearch
 from ..errors import AssessmentError, CombineError, ShardError
 from ..progress import ProgressDisplay
 from ..results.tree import make_tree
-from .assessment import ONE_SHARD, Assessment, assess
+from .assessment import ONE_SHARD, Assessment
 from .clock import Clock
-from .combination import Posterior, combine_shards
+from .combination import combine_shards
 from .draw_counts import DRAWS_GROWTH, MAX_SHARD_DRAWS
 from .ensemble import Goal
 from .error_goal import SHARD_DRAWS_GROWTH, refinement_goal, shortfall
 from .local_stage import LocalsRequest, with_locals
 from .local_tasks import LocalsMode
+from .mode_sampling import sample_near_modes, seek_modes
+from .posterior import Posterior, assess_posterior
 from .preparation import Prepared
 from .refinement import DEFAULT_GOAL, refine_draws
 from .request import Request
@@ -46,16 +50,26 @@ class Stages:
 
     def sample_and_combine(self, prepared: Prepared) -> tuple[Prepared, Posterior]:
         """Sample and combine; go on until there are enough draws, unless their number is given."""
+        search = None
         while True:
             draws = sample(prepared, self.request, self.display, self.overlap)
             self.clock.lap("sample")
-            posterior = _combine(prepared, self.request, draws, self.display, self.clock)
+            search = search or seek_modes(prepared, self.request, draws)
+            if search is not None and search.is_several:
+                draws = sample_near_modes(prepared, self.request, draws, search, self.display)
+            self.clock.lap("modes")
+            posterior = self._combine(prepared, draws, search)
             more = DRAWS_GROWTH * prepared.plan.num_draws
             is_fixed = self.request.shard_draws is not None or more > MAX_SHARD_DRAWS
             is_fixed |= prepared.target.num_shards == 1
             if is_fixed or not posterior.needs_more_draws:
                 return prepared, posterior
             prepared = self.extend(prepared, more)
+
+    def _combine(
+        self, prepared: Prepared, draws: ShardDraws, search: ModeSearch | None
+    ) -> Posterior:
+        return _combine(prepared, self.request, draws, search, self.display, self.clock)
 
     def extend(self, prepared: Prepared, shard_draws: int) -> Prepared:
         """Ask for more draws of every shard."""
@@ -123,10 +137,16 @@ def _combine(
     prepared: Prepared,
     request: Request,
     draws: ShardDraws,
+    search: ModeSearch | None,
     display: ProgressDisplay,
     clock: Clock,
 ) -> Posterior:
     target = prepared.target
+    combiner: AbstractCombiner = request.combiner
+    if search is not None:
+        combiner = Modes() if search.is_several else Variational()
+        combiner = request.combiner if isinstance(request.combiner, type(combiner)) else combiner
+    notes = prepared.warnings.notes + (search.notes if search and not search.is_several else [])
     model, space = target.model, target.model.space
     failure = (
         "the shards were sampled, but combining them failed ({error}). Their draws are in this "
@@ -144,9 +164,10 @@ def _combine(
             stage.advance,
             draws.learned,
             request.num_draws,
+            search,
         )
         posterior = combine_shards(
-            request.combiner,
+            combiner,
             shards,
             summary,
             prior=request.prior,
@@ -157,9 +178,10 @@ def _combine(
         clock.lap("combine")
     return posterior._replace(
         groups=posterior.groups | {"sample_seconds": draws.seconds} | model.labels.groups,
-        notes=prepared.warnings.notes + posterior.notes,
+        notes=notes + posterior.notes,
         remarks=(*prepared.warnings.remarks, *posterior.remarks),
-        exact=ONE_SHARD if target.num_shards == 1 else "",
+        exact=ONE_SHARD if target.num_shards == 1 and posterior.modes is None else "",
+        settings=posterior.settings | {"combiner": repr(combiner)},
     )
 
 
@@ -191,16 +213,7 @@ def _assess(
 ) -> Assessment:
     with _keep_posterior("diagnosing", prepared, posterior):
         stage = display.stage("diagnose", None)
-        assessment = assess(
-            posterior.points,
-            prepared.target,
-            posterior.notes,
-            seed,
-            remarks=posterior.remarks,
-            exact=posterior.exact,
-            is_refined=is_refined,
-            source=posterior.source,
-        )
+        assessment = assess_posterior(posterior, prepared.target, seed, is_refined=is_refined)
         stage.finish()
     return assessment
 

@@ -41,6 +41,10 @@ GROUP_DIMS: dict[str, list[str]] = {
     "local_q50": [],
     "local_q95": [],
     SIZES_GROUP: [],
+    "draw_modes": ["chain", "draw"],
+    "modes": ["mode"],
+    "mode_weights": ["mode"],
+    "mode_regions": ["mode"],
 }
 
 
