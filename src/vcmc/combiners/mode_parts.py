@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..diagnostics.convergence import ess
 from ..diagnostics.bridge import LogIntegral, bridge_estimate, importance_estimate
+from ..diagnostics.convergence import ess
 from ..diagnostics.importance import smoothed_weights
 from ..diagnostics.mode_regions import ModeRegions, RegionTarget
 from ..diagnostics.sampling_error import DrawSource
@@ -32,9 +32,7 @@ MIN_LOCAL_DRAWS = 30  # effective draws of a shard near a mode
 MIN_LOCAL_SHARE = 0.05  # largest r_j^(1/K) of a shard's draws: below, it has none near the mode
 NUM_GAUSSIAN_DRAWS = 400  # in place of a shard's
 NUM_PILOT_PROPOSALS = 500  # evaluated to estimate the mass
-# Half of the proposals are so many times as wide (0: none), in rounds of fitting the Student t to
-# weighted proposals while its ratios are uneven.
-WIDTHS = (0.0, 0.0, 2.0, 3.0)
+WIDTHS = (2.0, 3.0)  # of every other proposal, where a part is not Gaussian
 MIN_FITTED = 20.0  # effective proposals, per coordinate, for a fit
 MAX_PARETO_K = 0.5  # below it, the variance of the ratios is finite
 # Sd, in nats, of the log ratio of a part and a Gaussian, up to which the part is taken for one: its
@@ -136,35 +134,38 @@ def _weighed(
 ) -> ModePart:
     """Estimate the mass of a part, and make its draws of proposals if it is not Gaussian."""
     proposal = Proposal.of(draws)
+    proposals = proposal.propose(NUM_PILOT_PROPOSALS, region, generator)
+    if not np.isfinite(proposals.log_ratios).any():
+        return ModePart(draws, LogIntegral(-np.inf, np.inf), np.inf)
+    weights, shape = smoothed_weights(proposals.log_ratios)
+    if shape < MAX_PARETO_K and _deviation(proposal, proposals, weights) <= MAX_DEVIATION:
+        return ModePart(draws, _log_mass(proposal, proposals), shape)
     for wide in WIDTHS:
-        proposal = proposal._replace(wide=wide)
+        if 1 / np.sum(weights**2) < MIN_FITTED * draws.shape[1]:
+            break
+        proposal = _fitted(proposals.points, weights)._replace(wide=wide)
         proposals = proposal.propose(NUM_PILOT_PROPOSALS, region, generator)
-        if not np.isfinite(proposals.log_ratios).any():
-            return ModePart(draws, LogIntegral(-np.inf, np.inf), np.inf)
         weights, shape = smoothed_weights(proposals.log_ratios)
-        is_gaussian = _deviation(proposal, proposals, weights) <= MAX_DEVIATION
-        if shape < MAX_PARETO_K and not is_gaussian:
-            share = 1 / np.sum(weights**2) / NUM_PILOT_PROPOSALS
-            count = min(int(PROPOSAL_MARGIN * max(goal, MIN_RESAMPLED) / share), budget)
-            if count > NUM_PILOT_PROPOSALS:
-                more = proposal.propose(count - NUM_PILOT_PROPOSALS, region, generator)
-                pairs = zip(proposals, more, strict=True)
-                proposals = Proposals(*(np.concatenate(parts) for parts in pairs))
-                weights, shape = smoothed_weights(proposals.log_ratios)
+        share = 1 / np.sum(weights**2) / NUM_PILOT_PROPOSALS
+        count = min(int(PROPOSAL_MARGIN * max(goal, MIN_RESAMPLED) / share), budget)
+        if shape < MAX_PARETO_K and count > NUM_PILOT_PROPOSALS:
+            more = proposal.propose(count - NUM_PILOT_PROPOSALS, region, generator)
+            pairs = zip(proposals, more, strict=True)
+            proposals = Proposals(*(np.concatenate(parts) for parts in pairs))
+            weights, shape = smoothed_weights(proposals.log_ratios)
         effective = 1 / np.sum(weights**2)
-        if shape < MAX_PARETO_K:
-            log_mass, _ = importance_estimate(proposals.log_ratios + proposal.log_normalizer)
-            if is_gaussian or effective < MIN_RESAMPLED:
-                return ModePart(draws, log_mass, shape)
+        if shape < MAX_PARETO_K and effective >= MIN_RESAMPLED:
             exact = (
                 f"The draws are resampled from {len(weights)} proposals (Pareto k {shape:.2f}, "
                 f"{effective:.0f} effective draws)."
             )
-            return ModePart(draws, log_mass, shape, exact, (proposals.points, weights))
-        if effective < MIN_FITTED * draws.shape[1]:
-            break
-        proposal = _fitted(proposals.points, weights)
+            resampled = proposals.points, weights
+            return ModePart(draws, _log_mass(proposal, proposals), shape, exact, resampled)
     return _bridged(draws, proposal, proposals, region, generator, shape)
+
+
+def _log_mass(proposal: Proposal, proposals: Proposals) -> LogIntegral:
+    return importance_estimate(proposals.log_ratios + proposal.log_normalizer)[0]
 
 
 def _fitted(points: Draws, weights: Float[np.ndarray, " draw"]) -> Proposal:

@@ -134,4 +134,3 @@ def _counts(weights: Float[np.ndarray, " mode"], total: int) -> np.ndarray:
     ends = np.round(np.cumsum(weights) * total).astype(int)
     ends[-1] = total
     return np.diff(ends, prepend=0)
-

@@ -41,9 +41,7 @@ class ModeRegions(NamedTuple):
             np.array([mode.log_mass for mode in modes]),
         )
 
-    def log_shares(
-        self, points: Float[np.ndarray, "point dim"]
-    ) -> Float[np.ndarray, "point mode"]:
+    def log_shares(self, points: Float[np.ndarray, "point dim"]) -> Float[np.ndarray, "point mode"]:
         """Return log r_j of every mode at points."""
         return self._log_shares_and_slopes(points)[0]
 

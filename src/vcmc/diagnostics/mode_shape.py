@@ -135,9 +135,7 @@ def _crossing(steps: Vector, falls: Vector) -> float:
     return float(np.sqrt(squares))
 
 
-def _returns(
-    target: Target, point: Vector, flat: Matrix, vectors: Matrix, scales: Vector
-) -> bool:
+def _returns(target: Target, point: Vector, flat: Matrix, vectors: Matrix, scales: Vector) -> bool:
     """Return whether searches that start beside a mode, along flat directions, end at the mode."""
     starts = [point + sign * step for step in flat.T for sign in (0.5, -0.5)]
     ends = climb_together(target, starts, target.model.space.curved)

@@ -167,7 +167,9 @@ def _of_parameter(modes: Sequence[AssessedMode], name: str) -> Errors:
         )
         for index in np.ndindex(means.shape[1:])
     ]
-    return Errors(*(np.array(column).reshape(means.shape[1:]) for column in zip(*columns, strict=True)))
+    return Errors(
+        *(np.array(column).reshape(means.shape[1:]) for column in zip(*columns, strict=True))
+    )
 
 
 def _of_scalar(
@@ -243,7 +245,10 @@ def _mixture_quantile(
     """Return a quantile of sorted values of modes with their weights."""
     together = np.concatenate(values)
     shares = np.concatenate(
-        [np.full(len(part), weight / len(part)) for part, weight in zip(values, weights, strict=True)]
+        [
+            np.full(len(part), weight / len(part))
+            for part, weight in zip(values, weights, strict=True)
+        ]
     )
     order = np.argsort(together)
     return float(np.interp(level, np.cumsum(shares[order]), together[order]))

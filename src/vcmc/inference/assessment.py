@@ -13,9 +13,9 @@ from ..diagnostics import convergence
 from ..diagnostics.integrals import check_integrals, integral_sentences
 from ..diagnostics.modes import ModeSearch, find_modes
 from ..diagnostics.profiles import profile, profile_doubts
-from ..diagnostics.reweighting import reweighted_errors
+from ..diagnostics.reweighting import THOROUGH, reweighted_errors
 from ..diagnostics.sampling_error import DrawSource
-from ..diagnostics.selfcheck import Errors, self_check
+from ..diagnostics.selfcheck import MAX_GAUSSIAN_SHARE, Errors, self_check
 from ..diagnostics.verdict import Diagnosis, Evidence, Level, judge
 from ..errors import warn_doubtful
 from ..linalg.whitening import Whitening
@@ -159,6 +159,7 @@ def diagnose_draws(
     exact: str = "",
     source: DrawSource | None = None,
     search: ModeSearch | None = None,
+    reweighs: bool = False,
 ) -> Diagnosis:
     """Judge draws by full-data scores at some of them, and by what lies around them.
 
@@ -171,13 +172,17 @@ def diagnose_draws(
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         source: where the draws come from, if they are paired draws of shards.
         search: a search for modes, if there was one; else one is made.
+        reweighs: whether errors come from importance weights rather than from scores wherever
+            scores are not linear: of draws that importance weights have made.
     """
     try:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             if search is None:
                 flat = points.reshape(-1, points.shape[2])
                 search = find_modes(target, Whitening.from_draws(flat), flat, seed)
-            return _diagnose_draws(points, target, notes, seed, remarks, exact, source, search)
+            return _diagnose_draws(
+                points, target, notes, seed, remarks, exact, source, search, reweighs
+            )
     except (np.linalg.LinAlgError, ArithmeticError) as error:  # a verdict, too
         reason = (
             f"The errors cannot be estimated: the diagnosis failed ({type(error).__name__}: "
@@ -195,6 +200,7 @@ def _diagnose_draws(
     exact: str,
     source: DrawSource | None,
     search: ModeSearch,
+    reweighs: bool,
 ) -> Diagnosis:
     model = target.model
     flat = points.reshape(-1, points.shape[2])
@@ -221,7 +227,11 @@ def _diagnose_draws(
         integral_faults, integral_doubts = integral_sentences(check_integrals(flat, target, seed))
         faults, doubts = faults + integral_faults, doubts + integral_doubts
     known, reweighted = check.errors, None
-    if not check.is_reliable:
+    if reweighs and not check.not_linear <= MAX_GAUSSIAN_SHARE:
+        reweighted = reweighted_errors(flat, target, quantities, seed, THOROUGH)
+    if reweighted is not None:
+        known = reweighted
+    elif not check.is_reliable:
         known = None
         if not exact and not check.num_not_finite:
             known = reweighted = reweighted_errors(flat, target, quantities, seed)

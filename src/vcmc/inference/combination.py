@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from ..combiners import AbstractCombiner, Combined, Consensus, Prior, Variational
 from ..combiners.base import Subposteriors

@@ -58,6 +58,7 @@ def assess_modes(
                 exact=made,
                 source=modes.sources[mode],
                 search=ModeSearch(),
+                reweighs=bool(modes.exact[mode]),
             )
         pareto_k = float(modes.pareto_k[mode])
         error = float(modes.standard_errors[mode])
@@ -67,6 +68,4 @@ def assess_modes(
     diagnosis = judge_modes(assessed, notes, float(len(flat)), model.labels, exact)
     if not can_be_refined:
         diagnosis = diagnosis.unrefinable
-    return Assessment(
-        diagnosis, notes, remarks, tuple(mode.diagnosis.verdict for mode in assessed)
-    )
+    return Assessment(diagnosis, notes, remarks, tuple(mode.diagnosis.verdict for mode in assessed))

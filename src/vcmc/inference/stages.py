@@ -8,11 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-import jax.numpy as jnp
-
 from ..combiners import AbstractCombiner, Modes, Variational
 from ..combiners.base import Subposteriors
-from ..data.params import to_params
 from ..diagnostics.modes import ModeSearch
 from ..errors import AssessmentError, CombineError, ShardError
 from ..progress import ProgressDisplay
@@ -191,17 +188,12 @@ def _refine(
     target = prepared.target
     with _keep_posterior("refining", prepared, posterior):
         stage = display.stage("refine", None)
-        refined = refine_draws(posterior.points, target, goal, seed, stage.advance)
+        regions = posterior.modes.regions if posterior.modes else None
+        refined = refine_draws(posterior.points, target, goal, seed, stage.advance, regions)
         stage.finish()
-    params = to_params(target.model.space, jnp.asarray(refined.points), target.model.derived)
-    return Posterior(
-        refined.points,
-        posterior.groups | {"posterior": params},
-        refined.notes if refined.exact else refined.notes + posterior.notes,
-        refined.settings,
-        refined.exact,
-        () if refined.exact else posterior.remarks,
-    )
+    notes = refined.notes if refined.exact else refined.notes + posterior.notes
+    remarks = () if refined.exact else posterior.remarks
+    return refined.posterior(posterior.groups, target.model, notes, remarks)
 
 
 def _assess(
