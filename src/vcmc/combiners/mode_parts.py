@@ -1,9 +1,9 @@
-"""Draws of the posterior near one mode, and their mass.
+r"""Draws of the posterior near one mode, and their mass.
 
 The draws of a shard near mode j are its draws, resampled with the weights $r_j(u)^{1/K}$: those of
-K shards multiply to $p \\, r_j$ (`diagnostics/mode_regions.py`). A shard with hardly a draw there,
+K shards multiply to $p \, r_j$ (`diagnostics/mode_regions.py`). A shard with hardly a draw there,
 because its own rows prefer another mode, or because nobody has sampled it there, gets draws of the
-mode's Gaussian, K times as flat. The full-data scores of $p \\, r_j$ correct means, covariances and
+mode's Gaussian, K times as flat. The full-data scores of $p \, r_j$ correct means, covariances and
 marginal shapes of what is combined of them.
 
 The mass is estimated by importance sampling from a Student t that is fitted to these draws. Where
@@ -98,7 +98,8 @@ def part_near(
         for draws in shards
     ]
     num_draws = shards.num_posterior_draws or shards.num_draws
-    seed, notes, source = shards.seed + mode, (), None
+    seed = shards.seed + mode
+    notes: tuple[str, ...] = ()
     if len(local) == 1:
         draws = local[0]
         effective = ess(draws[None, None])
@@ -196,7 +197,7 @@ def _bridged(
     generator: np.random.Generator,
     shape: float,
 ) -> ModePart:
-    """Return a part whose mass is estimated by bridge sampling, which needs draws that are right."""
+    """Return a part whose mass is estimated by bridge sampling: it needs draws that are right."""
     chosen = draws[generator.permutation(len(draws))[:NUM_PILOT_PROPOSALS]]
     at_draws = np.asarray(region(jnp.asarray(chosen))[0]) - proposal.log_density(chosen)
     at_draws = np.where(np.isfinite(at_draws), at_draws, -np.inf)

@@ -16,7 +16,8 @@ from jaxtyping import Float
 from scipy.special import softmax
 
 from ..diagnostics.mode_regions import ModeDraws, ModeRegions
-from ..diagnostics.modes import ModeSearch, find_modes
+from ..diagnostics.mode_search import find_modes
+from ..diagnostics.modes import ModeSearch
 from ..linalg.whitening import Whitening
 from ..target import Target
 from .base import AbstractCombiner, Combined, Needs, Subposteriors

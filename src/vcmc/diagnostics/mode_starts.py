@@ -116,7 +116,7 @@ def _two_sided(
 
 
 def images(point: Vector, space: Product, target: Target, height: float, seed: int) -> Points:
-    """Return images of a mode that are as high: with the sign of a coordinate changed, or two swapped.
+    """Return images of a mode that are about as high: a sign changed, or two elements swapped.
 
     Most posteriors with several modes have symmetries of this kind, exact or not: of signs, and of
     elements of a parameter that change places.

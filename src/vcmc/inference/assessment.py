@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, Int
 from ..data.params import to_params, to_points
 from ..diagnostics import convergence
 from ..diagnostics.integrals import check_integrals, integral_sentences
-from ..diagnostics.modes import ModeSearch, find_modes
+from ..diagnostics.mode_search import find_modes
+from ..diagnostics.modes import ModeSearch
 from ..diagnostics.profiles import profile, profile_doubts
 from ..diagnostics.reweighting import THOROUGH, reweighted_errors
 from ..diagnostics.sampling_error import DrawSource

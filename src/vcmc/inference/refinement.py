@@ -15,7 +15,7 @@ from jaxtyping import Float
 from ..data.params import to_params
 from ..diagnostics.importance import smoothed_weights
 from ..diagnostics.mode_regions import ModeDraws, ModeRegions
-from ..diagnostics.modes import find_modes
+from ..diagnostics.mode_search import find_modes
 from ..diagnostics.selfcheck import corrected, largest_error
 from ..errors import warn_doubtful
 from ..linalg.operators import AbstractMatrix

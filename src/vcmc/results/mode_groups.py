@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
@@ -28,7 +29,7 @@ def mode_groups(
     regions = modes.regions
     return {
         "draw_modes": {"mode": labels},
-        "modes": to_params(space, regions.centres),
+        "modes": to_params(space, jnp.asarray(regions.centres)),
         "mode_weights": {
             "weight": modes.weights,
             "standard_error": modes.standard_errors,

@@ -2,7 +2,7 @@ r"""Jumps between modes: independent proposals from a mixture of Student t, one 
 
 A jump from $u$ to $u'$ is accepted with the probability
 $\min(1, p(u') g(u) / (p(u) g(u')))$, where $g = \sum_j w_j t_j$ (Tjelmeland and Hegstad, *Mode
-jumping proposals in MCMC*, 2001, have more elaborate ones). Between the jumps, chains explore a mode.
+jumping proposals in MCMC*, 2001, have more elaborate ones). Between jumps, chains explore a mode.
 """
 
 from collections.abc import Sequence
