@@ -31,7 +31,8 @@ MAX_SCAN_CLIMBS = 8  # from points at which the score points away from the draws
 # On all rows, in posterior sds: two hills of equal width are apart if their tops are 4 sds apart.
 FULL_DISTANCES = (3.0, 6.0, 12.0, 40.0)
 MAX_FULL_AXES = 10
-WIDE_DISTANCES, MAX_WIDE_AXES = (4.0, 7.0, 12.0), 4  # along the directions of least curvature
+WIDE_DISTANCES, MAX_WIDE_AXES = (4.0, 7.0, 12.0), 4  # along the directions of least curvature …
+NUM_RANDOM_AXES = 6  # … and others
 RAY_SHARES = (0.3, 0.6, 1.0)  # of the way to a point
 MAX_RAYS = 10  # to draws of shards
 MAX_IMAGES = 10  # of each kind, of a mode
@@ -91,8 +92,10 @@ def outward_on_rays(
     sds = np.linalg.norm(root, axis=1)
     widest = np.argsort(-np.linalg.norm(root, axis=0))[:MAX_WIDE_AXES]
     on_axes = _two_sided(np.eye(dim)[axes] * sds, FULL_DISTANCES)
+    white = np.random.default_rng((seed, 2)).normal(size=(NUM_RANDOM_AXES, dim))
+    white /= np.linalg.norm(white, axis=1, keepdims=True)
     rays = [
-        *_two_sided(root.T[widest], WIDE_DISTANCES),
+        *_two_sided(np.concatenate([root.T[widest], white @ root.T]), WIDE_DISTANCES),
         *(np.array(RAY_SHARES)[:, None] * (end - centre) for end in ends),
     ]
     points = centre + np.concatenate([on_axes.reshape(-1, dim), *rays])

@@ -58,7 +58,7 @@ def assess_modes(
                 exact=made,
                 source=modes.sources[mode],
                 search=ModeSearch(),
-                reweighs=bool(modes.exact[mode]),
+                reweighs=bool(made),
             )
         pareto_k = float(modes.pareto_k[mode])
         error = float(modes.standard_errors[mode])
