@@ -27,6 +27,7 @@ from ..quantities import (
 )
 from .check_contents import as_number
 from .group_contents import group_contents
+from .mode_contents import mode_contents
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -81,6 +82,7 @@ def contents(tree: "DataTree") -> dict[str, Any]:
         **_shard_bounds(tree),
         "outlierThreshold": None if threshold is None else as_number(threshold),
         "groups": group_contents(tree),
+        "modes": mode_contents(tree),
         "exchangeable": _is_exchangeable(tree),
         "smallWeight": SMALL_WEIGHT,
         "largeWeight": LARGE_WEIGHT,
