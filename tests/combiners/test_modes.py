@@ -13,7 +13,8 @@ from vcmc.testing.gaussians import GaussianShards
 def combined(mixture, num_shards, mode, num_draws=4000):
     """Combine draws of shards that are all around one mode."""
     target = mixture.target(num_shards)
-    noise = np.random.default_rng(0).normal(size=(num_shards, 200, mixture.means.shape[1]))
+    shape = num_shards, 2000 if num_shards == 1 else 200, mixture.means.shape[1]
+    noise = np.random.default_rng(0).normal(size=shape)
     root = np.sqrt(num_shards) * np.linalg.cholesky(mixture.covariances[mode])
     draws = jnp.asarray(mixture.means[mode] + noise @ root.T)
     shards = Subposteriors(draws, target.model.space, target, num_posterior_draws=num_draws)

@@ -23,6 +23,7 @@ MAX_PROMISED_NATS = 0.1  # that a Newton step may still gain at a mode
 MAX_CALIBRATED = 30  # directions whose scale is calibrated: those of the least curvature
 STEPS_SD = 2.0 ** np.arange(-3, 5)  # of the fall along a direction: an eighth of an sd to 16
 FALL, FALL_SD = 2.0, 2.0  # nats that a Gaussian falls by, at so many sds
+MAX_SIDE_RATIO = 1.1  # of the scale to that of the steeper side: beyond, another hill is near
 FLAT_CURVATURE = 0.05  # in calibrated sds: below, a mode may be a point of a ridge
 MIN_RISE = 1e-6  # of curvature, relative to the largest: less is rounding
 MAX_RETURN_SD = 0.3  # distance from a mode at which a search that starts an sd beside it ends
@@ -105,7 +106,7 @@ def _scales(
         distances = [_crossing(steps, falls[number, :, side]) for side in (0, 1)]
         if not np.isfinite(distances).all():
             return None
-        scales[number] *= np.mean(distances) / FALL_SD
+        scales[number] *= min(np.mean(distances), MAX_SIDE_RATIO * min(distances)) / FALL_SD
     return scales
 
 

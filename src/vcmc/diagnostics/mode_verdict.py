@@ -1,8 +1,8 @@
 r"""The verdict on a mixture of draws from several modes.
 
 A quantity has the mean $\mu = \sum_j w_j \mu_j$. If that of mode $j$ is off by $a_j$, then $\mu$ is
-off by $\sum_j w_j a_j$; and if $w_j$ has the standard error $s_j$, by the root of
-$\sum_j s_j^2 (\mu_j - \mu)^2$ by chance. Variances and distribution functions are mixtures, too, so
+off by $\sum_j w_j a_j$; and if masses, of which weights are the shares, have the relative standard
+errors $e_j$, by the root of $\sum_j w_j^2 e_j^2 (\mu_j - \mu)^2$ by chance. Variances and distribution functions are mixtures, too, so
 the errors of sds and of quantiles follow in the same way; a quantile is off by as much as its
 distribution function, divided by the density there.
 
@@ -149,7 +149,7 @@ def mixture_errors(modes: Sequence[AssessedMode]) -> dict[str, Errors]:
 def _of_parameter(modes: Sequence[AssessedMode], name: str) -> Errors:
     weights = np.array([mode.weight for mode in modes])
     weights = weights / weights.sum()
-    errors = np.array([mode.standard_error for mode in modes])
+    errors = mass_errors(weights, np.array([mode.standard_error for mode in modes]))
     parts = [np.stack([mode.diagnosis.errors[name][k] for mode in modes]) for k in range(8)]
     values = [np.asarray(mode.values[name], float) for mode in modes]
     means, sds = (
@@ -174,7 +174,7 @@ def _of_parameter(modes: Sequence[AssessedMode], name: str) -> Errors:
 
 def _of_scalar(
     weights: Float[np.ndarray, " mode"],
-    weight_errors: Float[np.ndarray, " mode"],
+    mass_errors: Float[np.ndarray, " mode"],
     means: Float[np.ndarray, " mode"],
     sds: Float[np.ndarray, " mode"],
     parts: list[Float[np.ndarray, " mode"]],
@@ -188,23 +188,24 @@ def _of_scalar(
     mean_errors, sd_errors = parts[0] * sds, parts[2] * sds
     result = [
         weights @ mean_errors / sd,
-        np.hypot(_root_sum(weights * parts[1] * sds), _by_weights(weight_errors, steps)) / sd,
+        np.hypot(_root_sum(weights * parts[1] * sds), _by_weights(weights, mass_errors, steps))
+        / sd,
         weights @ (sds * sd_errors + steps * mean_errors) / sd**2,
         np.hypot(
             _root_sum(weights * np.hypot(sds**2 * parts[3], steps * parts[1] * sds)),
-            _by_weights(weight_errors, squares - weights @ squares) / 2,
+            _by_weights(weights, mass_errors, squares) / 2,
         )
         / sd**2,
     ]
     for level in (0.05, 0.95):
-        result += _of_quantile(level, weights, weight_errors, sds, parts, values, sd)
+        result += _of_quantile(level, weights, mass_errors, sds, parts, values, sd)
     return tuple(result)
 
 
 def _of_quantile(
     level: float,
     weights: Float[np.ndarray, " mode"],
-    weight_errors: Float[np.ndarray, " mode"],
+    mass_errors: Float[np.ndarray, " mode"],
     sds: Float[np.ndarray, " mode"],
     parts: list[Float[np.ndarray, " mode"]],
     values: list[Float[np.ndarray, " draw"]],
@@ -232,7 +233,7 @@ def _of_quantile(
     for mode, share in enumerate(shares):
         moved[mode] = np.interp(share, nodes, [parts[4][mode], parts[0][mode], parts[6][mode]])
         error[mode] = np.interp(share, nodes, [parts[5][mode], parts[1][mode], parts[7][mode]])
-    by_weights = _by_weights(weight_errors, shares - weights @ shares) / density
+    by_weights = _by_weights(weights, mass_errors, shares) / density
     return [
         float(local @ (moved * sds) / sd),
         float(np.hypot(_root_sum(local * error * sds), by_weights) / sd),
@@ -254,12 +255,24 @@ def _mixture_quantile(
     return float(np.interp(level, np.cumsum(shares[order]), together[order]))
 
 
-def _by_weights(weight_errors: np.ndarray, slopes: np.ndarray) -> float:
-    """Return the standard error that the modes' weights cause: these are the masses', normalized.
+def mass_errors(
+    weights: Float[np.ndarray, " mode"], errors: Float[np.ndarray, " mode"]
+) -> Float[np.ndarray, " mode"]:
+    r"""Return relative standard errors of independent masses, given those of their shares.
 
-    That of a weight is due to all masses; taking them for independent is at most √2 too large.
+    A share has the variance $s_j^2 = w_j^2 [(1 - 2 w_j) v_j + \sum_l w_l^2 v_l]$, with the relative
+    variances $v_l$ of the masses.
     """
-    return _root_sum(weight_errors * slopes)
+    from scipy.optimize import nnls  # here, as it adds to the time of `import vcmc`
+
+    matrix = np.diag(1 - 2 * weights) + weights**2
+    scaled = np.minimum(errors, 1.0) / np.maximum(weights, TINY)
+    return np.sqrt(nnls(matrix, scaled**2)[0])
+
+
+def _by_weights(weights: np.ndarray, errors: np.ndarray, values: np.ndarray) -> float:
+    """Return the standard error of a weighted mean of values that errors of masses cause."""
+    return _root_sum(weights * errors * (values - weights @ values))
 
 
 def _root_sum(values: np.ndarray) -> float:

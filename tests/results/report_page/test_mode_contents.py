@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vcmc.results.report_page.mode_contents import mode_contents
+from vcmc.results.report_page.mode_contents import mode_table
 from vcmc.results.tree import make_tree
 
 
@@ -12,12 +12,11 @@ def test_every_mode_has_a_line():
         "modes": {"theta": np.array([[1.0, 2.0], [3.0, 4.0]])},
         "mode_weights": {"weight": np.array([0.75, 0.25]), "standard_error": np.full(2, 0.01)},
     }
-    lines = mode_contents(make_tree(groups, {"mode_verdicts": ["good", "poor"]}))
-    assert [line["numDraws"] for line in lines] == [3, 1]
-    assert [line["weight"] for line in lines] == [0.75, 0.25]
-    assert lines[1]["verdict"] == "poor"
-    assert lines[1]["location"] == "theta = [3. 4.]"
+    table = mode_table(make_tree(groups, {"mode_verdicts": ["good", "poor"]}))
+    assert table.count("<tr>") == 3
+    for text in ("0.250 ± 0.010", "poor", "theta = [3. 4.]"):
+        assert text in table
 
 
 def test_one_mode_has_no_table():
-    assert mode_contents(make_tree({"posterior": {"theta": np.zeros((1, 4))}}, {})) == []
+    assert mode_table(make_tree({"posterior": {"theta": np.zeros((1, 4))}}, {})) == ""

@@ -27,7 +27,6 @@ from ..quantities import (
 )
 from .check_contents import as_number
 from .group_contents import group_contents
-from .mode_contents import mode_contents
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -82,7 +81,6 @@ def contents(tree: "DataTree") -> dict[str, Any]:
         **_shard_bounds(tree),
         "outlierThreshold": None if threshold is None else as_number(threshold),
         "groups": group_contents(tree),
-        "modes": mode_contents(tree),
         "exchangeable": _is_exchangeable(tree),
         "smallWeight": SMALL_WEIGHT,
         "largeWeight": LARGE_WEIGHT,

@@ -1,35 +1,38 @@
-"""The modes of a result, for the table on the report page."""
+"""The table of the modes of a result, on the report page."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .check_contents import as_number
+from ...diagnostics.html_table import html_table
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-MAX_PARAMETERS = 6  # scalars that the table names, for each mode
+MAX_PARAMETERS = 6  # that the table names, for each mode
+HEADS = ("mode", "weight", "draws", "verdict", "near")
 
 
-def mode_contents(tree: "DataTree") -> list[dict[str, Any]]:
-    """Return weight, location and verdict of every mode; nothing if there is one."""
+def mode_table(tree: "DataTree") -> str:
+    """Return weight, verdict and location of every mode in HTML; nothing if there is one."""
     if "mode_weights" not in tree.children:
-        return []
-    weights = tree["mode_weights"]
-    verdicts = np.atleast_1d(tree.attrs.get("mode_verdicts", []))
-    labels = tree["draw_modes"]["mode"].to_numpy().ravel()
-    return [
-        {
-            "mode": mode,
-            "weight": as_number(float(weights["weight"][mode])),
-            "standardError": as_number(float(weights["standard_error"][mode]), 2),
-            "numDraws": int((labels == mode).sum()),
-            "verdict": str(verdicts[mode]) if mode < len(verdicts) else "",
-            "location": _location(tree, mode),
-        }
-        for mode in range(len(weights["weight"]))
+        return ""
+    weights, errors = (
+        tree["mode_weights"][name].to_numpy() for name in ("weight", "standard_error")
+    )
+    verdicts = np.atleast_1d(tree.attrs["mode_verdicts"])
+    counts = np.bincount(tree["draw_modes"]["mode"].to_numpy().ravel(), minlength=len(weights))
+    rows = [
+        (
+            str(mode),
+            f"{weights[mode]:.3f} ± {errors[mode]:.3f}",
+            str(counts[mode]),
+            str(verdicts[mode]),
+            _location(tree, mode),
+        )
+        for mode in range(len(weights))
     ]
+    return html_table(HEADS, rows)
 
 
 def _location(tree: "DataTree", mode: int) -> str:
