@@ -138,8 +138,8 @@ class _Search:
         steps = tops[:, None] - points[:, None, None]
         lines = points[:, None, None] + SLOPE_SHARES[:, None] * steps
         values = np.asarray(self.target(jnp.asarray(lines.reshape(-1, points.shape[1])))[0])
-        rises = np.diff(values.reshape(lines.shape[:3]), axis=2) >= 0
-        return np.asarray(rises.all(axis=2).any(axis=1))
+        rises = np.all(np.diff(values.reshape(lines.shape[:3]), axis=2) >= 0, axis=2)
+        return np.any(rises, axis=1)
 
     def _climb(self, point: Vector, curvature: Matrix) -> Vector:
         self.num_climbs += 1

@@ -106,7 +106,8 @@ def _scales(
         distances = [_crossing(steps, falls[number, :, side]) for side in (0, 1)]
         if not np.isfinite(distances).all():
             return None
-        scales[number] *= min(np.mean(distances), MAX_SIDE_RATIO * min(distances)) / FALL_SD
+        scale = min(float(np.mean(distances)), MAX_SIDE_RATIO * float(np.min(distances)))
+        scales[number] *= scale / FALL_SD
     return scales
 
 

@@ -2,9 +2,9 @@ r"""The verdict on a mixture of draws from several modes.
 
 A quantity has the mean $\mu = \sum_j w_j \mu_j$. If that of mode $j$ is off by $a_j$, then $\mu$ is
 off by $\sum_j w_j a_j$; and if masses, of which weights are the shares, have the relative standard
-errors $e_j$, by the root of $\sum_j w_j^2 e_j^2 (\mu_j - \mu)^2$ by chance. Variances and distribution functions are mixtures, too, so
-the errors of sds and of quantiles follow in the same way; a quantile is off by as much as its
-distribution function, divided by the density there.
+errors $e_j$, by the root of $\sum_j w_j^2 e_j^2 (\mu_j - \mu)^2$ by chance. Variances and
+distribution functions are mixtures, too, so the errors of sds and of quantiles follow in the same
+way; a quantile is off by as much as its distribution function, divided by the density there.
 
 A result is as good as the worst of its modes that matter, and not good if the weights are not known
 well enough.
