@@ -53,6 +53,11 @@ def test_a_mixture_is_as_good_as_its_worst_mode(verdict):
     assert judged(mode(0.3, 0.0, verdict=verdict), mode(0.7, 10.0)).verdict == verdict
 
 
+def test_the_draws_of_a_small_mode_are_too_few_to_doubt_them():
+    assert judged(mode(0.02, 0.0, verdict="doubtful"), mode(0.98, 10.0)).verdict == "good"
+    assert judged(mode(0.02, 0.0, verdict="poor"), mode(0.98, 10.0)).verdict == "poor"
+
+
 def test_a_mode_without_mass_does_not_count():
     assert judged(mode(0.002, 0.0, verdict="poor"), mode(0.998, 10.0)).verdict == "good"
 

@@ -24,6 +24,7 @@ from .selfcheck import Errors
 from .verdict import Diagnosis, Evidence, Level, error_sentences
 
 MAX_WEIGHT_ERROR = 0.02  # standard error of a weight: a mean of modes 10 sds apart moves by 0.2 sd
+MIN_SURE_WEIGHT = 0.05  # of a mode whose draws are enough to know their own errors
 MAX_PARETO_K = 0.7  # of the ratios that weights come from
 MAX_LISTED = 6  # modes whose weights the text names
 LEVELS_WORST_FIRST: tuple[Level, ...] = ("poor", "doubtful", "unknown", "good")
@@ -50,6 +51,15 @@ class AssessedMode(NamedTuple):
         """Whether it has mass that matters."""
         return self.weight + self.standard_error >= MIN_MASS_SHARE
 
+    @property
+    def verdict(self) -> Level:
+        """The verdict on its draws; a small mode has too few for small standard errors.
+
+        What these mean for the mixture is in its own errors.
+        """
+        level = self.diagnosis.verdict
+        return "good" if level == "doubtful" and self.weight < MIN_SURE_WEIGHT else level
+
 
 def judge_modes(
     modes: Sequence[AssessedMode],
@@ -68,12 +78,12 @@ def judge_modes(
         exact: how the draws were made, if they are exact up to Monte Carlo error.
     """
     matter = [mode for mode in modes if mode.matters]
-    found = [mode.diagnosis.verdict for mode in matter]
+    found = [mode.verdict for mode in matter]
     level = next(level for level in LEVELS_WORST_FIRST if level in found)
     reasons = [
         f"Mode {number}: {' '.join(mode.diagnosis.reasons)}"
         for number, mode in enumerate(modes)
-        if mode.matters and mode.diagnosis.verdict != "good" and mode.diagnosis.reasons
+        if mode.matters and mode.verdict != "good" and mode.diagnosis.reasons
     ]
     errors = mixture_errors(modes)
     faults, uncertainties = error_sentences(errors, Evidence(ess, labels=labels))
@@ -114,10 +124,7 @@ def _sentence(modes: Sequence[AssessedMode]) -> str:
 
 
 def _line(number: int, mode: AssessedMode) -> str:
-    return (
-        f"mode {number}: weight {mode.weight:.3f} ± {mode.standard_error:.3f}, "
-        f"{mode.diagnosis.verdict}"
-    )
+    return f"mode {number}: weight {mode.weight:.3f} ± {mode.standard_error:.3f}, {mode.verdict}"
 
 
 def _weight_doubts(modes: Sequence[AssessedMode]) -> list[str]:

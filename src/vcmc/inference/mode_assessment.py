@@ -68,4 +68,4 @@ def assess_modes(
     diagnosis = judge_modes(assessed, notes, float(len(flat)), model.labels, exact)
     if not can_be_refined:
         diagnosis = diagnosis.unrefinable
-    return Assessment(diagnosis, notes, remarks, tuple(mode.diagnosis.verdict for mode in assessed))
+    return Assessment(diagnosis, notes, remarks, tuple(mode.verdict for mode in assessed))
