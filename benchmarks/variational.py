@@ -91,7 +91,7 @@ def probit() -> None:
         f"probit, {num_rows} rows, {dim} coefficients; serial Gibbs chain, 5 000 sweeps and "
         f"warm-up: {seconds:.2f} s"
     )
-    references = [tree["posterior"]["beta"].to_numpy()[0] for tree in serial]
+    references = [np.concatenate(tree["posterior"]["beta"].to_numpy()) for tree in serial]
     compare(
         model, rows, lambda draws: draws.mean(axis=0), references, METHODS | FULL_WEIGHTS, seconds
     )
@@ -125,7 +125,7 @@ def mixture() -> None:
     def value(draws: np.ndarray) -> np.ndarray:
         return np.asarray(comembership(jnp.asarray(draws.reshape(-1, num_components, dim))))
 
-    references = [tree["posterior"]["centres"].to_numpy()[0] for tree in serial]
+    references = [np.concatenate(tree["posterior"]["centres"].to_numpy()) for tree in serial]
     compare(model, simulated.rows, value, references, METHODS, gibbs_seconds)
 
 
@@ -139,7 +139,7 @@ def large() -> None:
         model, rows, num_shards=1, shard_draws=num_sweeps - 100, seed=1, combiner=Average()
     )
     seconds = serial.attrs["seconds_sample"]
-    exact = serial["posterior"]["beta"].to_numpy()[0]
+    exact = np.concatenate(serial["posterior"]["beta"].to_numpy())
     say(
         f"probit, {num_rows} rows, {dim} coefficients; serial Gibbs chain, {num_sweeps} sweeps: "
         f"{seconds:.1f} s"

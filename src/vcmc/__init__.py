@@ -32,6 +32,7 @@ from .inference.pipeline import infer
 from .inference.prediction import predict
 from .inference.refinement import refine
 from .model import Model
+from .models.frontends.bambi import from_bambi
 from .models.frontends.numpyro import from_numpyro
 from .models.frontends.pymc import from_pymc
 from .results.draw_files import read_draws
@@ -96,6 +97,7 @@ __all__ = [
     "diagnose",
     "evidence",
     "executors",
+    "from_bambi",
     "from_numpyro",
     "from_pymc",
     "infer",

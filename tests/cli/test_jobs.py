@@ -160,7 +160,7 @@ def test_files_of_draws_are_combined(tmp_path):
     import xarray as xr
 
     with xr.open_datatree(tmp_path / "posterior.nc") as tree:
-        assert tree["posterior"]["beta"].shape == (1, 5000, 2)
+        assert tree["posterior"]["beta"].shape == (4, 1250, 2)
     run_vcmc("report", tmp_path / "posterior.nc")
     assert "The quality of the result is unknown" in (tmp_path / "posterior.html").read_text()
     assert "page.html" in run_vcmc(

@@ -81,10 +81,10 @@ def test_small_shards_of_a_probit_regression_lose_their_common_bias():
     tree = vcmc.infer(model, rows, combiner=Variational(BlockFamily()), **settings)
     averaged = vcmc.infer(model, rows, combiner=Consensus(diagonal=True), **settings)
     full = vcmc.infer(model, rows, num_shards=1, shard_draws=2000)
-    expected = full["posterior"]["beta"].to_numpy()[0].mean(axis=0)
+    expected = np.concatenate(full["posterior"]["beta"].to_numpy()).mean(axis=0)
 
     def error(tree):
-        found = tree["posterior"]["beta"].to_numpy()[0].mean(axis=0)
+        found = np.concatenate(tree["posterior"]["beta"].to_numpy()).mean(axis=0)
         return np.median(np.abs(found - expected) / np.abs(expected))
 
     assert error(tree) < 0.2 * error(averaged)
@@ -395,7 +395,7 @@ def test_fewer_draws_than_coordinates_are_combined(num_shards, num_draws, dim):
         "theta": rows["y"].mean(axis=0) + generator.normal(size=(num_shards, num_draws, dim)) / 10
     }
     tree = vcmc.combine(draws, model=model, rows=vcmc.split(rows, num_shards), progress=False)
-    found = tree["posterior"]["theta"].to_numpy()[0]
+    found = np.concatenate(tree["posterior"]["theta"].to_numpy())
     exact = rows["y"].sum(axis=0) / 201
     assert np.abs(found.mean(axis=0) - exact).max() < (0.05 if num_shards == 1 else 0.01)
 
@@ -448,7 +448,7 @@ def test_700_correlated_coordinates_have_the_right_moments_and_estimated_errors(
     tree = vcmc.combine(
         {"beta": draws}, model=model, rows=partition, num_draws=2000, progress=False
     )
-    combined = tree["posterior"]["beta"].to_numpy()[0]
+    combined = np.concatenate(tree["posterior"]["beta"].to_numpy())
     errors = combined.std(axis=0) / sds - 1
     noise = np.sqrt(0.5 / (num_shards * (num_draws - 1)) + 0.5 / 2000)
     assert np.sqrt(np.mean(errors**2)) < 1.2 * noise

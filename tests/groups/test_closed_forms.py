@@ -147,7 +147,7 @@ def test_the_errors_that_shards_report_are_those_that_they_have(name):
             assert abs(error - reported) < 4 * se + ROUNDING, (parameter, statistic)
         largest = max(largest, abs(errors["mean"]), abs(errors["sd"]))
     # what a global parameter is off by moves a local one by less, in its own sds
-    local = tree["posterior"]["alpha"].to_numpy()[0]
+    local = np.concatenate(tree["posterior"]["alpha"].to_numpy())
     for number in range(NUM_GROUPS):
         exact = truth[f"alpha[{number}]"]
         assert abs(local[:, number].mean() - exact.mean) < (largest + 4.5 / 5000**0.5) * exact.sd

@@ -90,7 +90,7 @@ def test_an_error_of_the_diagnosis_is_not_called_one_of_combining(conjugate, mon
     ) as caught:
         vcmc.infer(conjugate.model, conjugate.rows, num_shards=2, shard_draws=100, sampler=sampler)
     assert isinstance(caught.value.__cause__, RuntimeError)
-    assert caught.value.tree["posterior"].sizes["draw"] == 5000
+    assert caught.value.tree["posterior"].sizes["draw"] == 1250
     assert caught.value.tree["subposterior"].sizes["shard"] == 2
     assert "verdict" not in caught.value.tree.attrs
 

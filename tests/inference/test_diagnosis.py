@@ -29,7 +29,7 @@ def test_errors_are_those_against_the_exact_posterior(conjugate, shards):
     for combiner in (Average(), Consensus(), Consensus(diagonal=True)):
         with pytest.warns(vcmc.DoubtfulWarning, match=r"The result is (poor|doubtful)"):
             tree = vcmc.combine(draws, model=conjugate.model, rows=partition, combiner=combiner)
-        found = tree["posterior"]["beta"].to_numpy()[0]
+        found = np.concatenate(tree["posterior"]["beta"].to_numpy())
         errors = vcmc.diagnose(tree).errors["beta"]
         np.testing.assert_allclose(errors.mean, (found.mean(axis=0) - mean) / sds, atol=1e-6)
         np.testing.assert_allclose(errors.sd, found.std(axis=0) / sds - 1, atol=1e-6)

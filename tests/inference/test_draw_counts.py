@@ -30,11 +30,11 @@ def test_a_run_has_the_draws_it_needs(conjugate):
     """Shards make few draws, the posterior has many; a single shard makes them all."""
     arguments = {"progress": False, "seed": 0}
     tree = vcmc.infer(conjugate.model, conjugate.rows, num_shards=10, **arguments)
-    assert tree["posterior"].sizes["draw"] == tree.attrs["num_draws"] == 5000
+    assert tree["posterior"].sizes["draw"] == tree.attrs["num_draws"] / 4 == 1250
     assert tree["subposterior"].sizes["draw"] == tree.attrs["shard_draws"] == 100
     assert tree.attrs["verdict"] == "good"
     one = vcmc.infer(conjugate.model, conjugate.rows, num_shards=1, num_draws=900, **arguments)
-    assert one["posterior"].sizes["draw"] == one.attrs["shard_draws"] == 900
+    assert one["posterior"].sizes["draw"] == one.attrs["shard_draws"] / 4 == 225
 
 
 def test_draws_of_a_shard_can_be_fixed(conjugate):
@@ -42,5 +42,5 @@ def test_draws_of_a_shard_can_be_fixed(conjugate):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vcmc.DoubtfulWarning)
         tree = vcmc.infer(conjugate.model, conjugate.rows, **options)
-    assert tree["posterior"].sizes["draw"] == 600
+    assert dict(tree["posterior"].sizes) == {"chain": 4, "draw": 150, "beta_dim_0": 3}
     assert tree["subposterior"].sizes["draw"] == 40

@@ -202,7 +202,7 @@ def test_bad_input_is_refused(fitted):
     with pytest.raises(ValueError, match="num_draws must be an integer of at least 50; got 10"):
         vcmc.evidence(tree, model, rows, num_draws=10)
     with pytest.raises(ValueError, match="evidence needs at least 100 posterior draws; got 60"):
-        vcmc.evidence(tree.isel(draw=slice(60)), model, rows)
+        vcmc.evidence(tree.isel(chain=[0], draw=slice(60)), model, rows)
 
 
 def test_exchangeable_components_are_refused():

@@ -71,7 +71,7 @@ def test_the_default_corrects_partial_posteriors(conjugate):
         conjugate.model, conjugate.rows, num_shards=4, prior="partial", shard_draws=300
     )
     mean, covariance = conjugate.posterior()
-    found = tree["posterior"]["beta"].to_numpy()[0]
+    found = np.concatenate(tree["posterior"]["beta"].to_numpy())
     np.testing.assert_allclose(
         found.mean(axis=0), mean, atol=1e-6
     )  # a Gaussian posterior: no Monte Carlo error is left
@@ -113,7 +113,7 @@ def test_combiners_get_the_shards_that_they_need(conjugate):
     )
     assert tree.attrs["prior"] == "powered"
     mean, covariance = conjugate.posterior()
-    found = tree["posterior"]["beta"].to_numpy()[0]
+    found = np.concatenate(tree["posterior"]["beta"].to_numpy())
     assert (np.abs(found.mean(axis=0) - mean) < 4 * np.sqrt(np.diag(covariance) / 200)).all()
     assert tree.attrs["verdict"] == "good"
     with pytest.raises(

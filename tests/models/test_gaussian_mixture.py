@@ -35,7 +35,7 @@ def test_gibbs_and_nuts_give_the_same_posterior(mixture):
     found = []
     for sampler in (None, NUTS()):
         tree = vcmc.infer(model, rows, num_shards=1, shard_draws=2000, sampler=sampler)
-        centres = jnp.asarray(tree["posterior"]["centres"].to_numpy()[0])
+        centres = jnp.asarray(np.concatenate(tree["posterior"]["centres"].to_numpy()))
         together = np.asarray(
             jax.vmap(lambda c: model.test_functions({"centres": c}, points)["comembership"])(
                 centres

@@ -28,7 +28,7 @@ def logistic(x, y):
 def test_our_sampler_agrees_with_numpyros_nuts_on_their_model(model, theirs):
     rows = model.simulate(0, 300, {"beta": [0.8, -0.4, 0.1]}).rows
     tree = vcmc.infer(model, rows, num_shards=1, shard_draws=4000)
-    ours = tree["posterior"]["beta"].to_numpy()[0]
+    ours = np.concatenate(tree["posterior"]["beta"].to_numpy())
     mcmc = numpyro.infer.MCMC(
         numpyro.infer.NUTS(theirs), num_warmup=500, num_samples=2000, progress_bar=False
     )

@@ -47,7 +47,7 @@ def test_chains_are_told_by_the_user_or_by_the_space(told):
     shards[0] = {"beta": CHAINS[0, :3]}  # one chain is missing
     for draws in (shards, vcmc.LazyDraws(shards.__getitem__, 8)):
         unequal = vcmc.combine(draws, **told, **average)
-        assert dict(unequal["posterior"].sizes)["draw"] == 1200
+        assert dict(unequal["posterior"].sizes)["draw"] == 300
 
 
 @pytest.mark.filterwarnings("ignore::vcmc.DoubtfulWarning")  # 60 draws are few

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..combiners import AbstractCombiner, Combined, Consensus, Prior, Variational
+from ..combiners import AbstractCombiner, Consensus, Prior, Variational
 from ..combiners.base import Subposteriors
 from ..data.params import by_coordinate, to_params, to_points
 from ..data.partition import check_seed
@@ -54,6 +54,7 @@ PARTIAL_PRIOR_DOUBT = (
     'there are and the stronger the prior is. Use prior="subposterior" unless the combiner '
     "corrects for this."
 )
+MAX_PARTS = 4  # into which draws of one chain are cut; ArviZ needs four draws of each
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # points far from all mass
@@ -69,7 +70,7 @@ def combine_shards(
     """Combine the shards' draws, and check both."""
     space = shards.space
     combined = combiner(shards)
-    points = _as_chains(combined, summary.num_chains)
+    points = as_chains(combined.draws, summary.num_chains)
     weights = combined.weights
     groups = {
         "posterior": to_params(space, points, derived),
@@ -113,10 +114,15 @@ def combine_shards(
     )
 
 
-def _as_chains(combined: Combined, num_chains: int) -> Any:
-    """Return combined draws in as many chains as the shards have, if they divide evenly."""
-    num_draws, dim = combined.draws.shape
-    return combined.draws.reshape(1 if num_draws % num_chains else num_chains, -1, dim)
+def as_chains(draws: Any, num_chains: int) -> Any:
+    """Return posterior draws in as many chains as the shards have, if they divide evenly.
+
+    Draws of shards with one chain are cut into four parts, for which ArviZ has an R-hat.
+    """
+    num_draws, dim = draws.shape
+    counts = (num_chains,) if num_chains > 1 else range(min(MAX_PARTS, num_draws // 4), 1, -1)
+    count = next((count for count in counts if num_draws % count == 0), 1)
+    return draws.reshape(count, -1, dim)
 
 
 def _prior_doubts(combiner: AbstractCombiner, prior: Prior, num_shards: int) -> list[str]:
@@ -179,7 +185,7 @@ def combine(
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))
     >>> tree = combine({"beta": draws})
     >>> dict(tree["posterior"].sizes)
-    {'chain': 1, 'draw': 5000, 'beta_dim_0': 2}
+    {'chain': 4, 'draw': 1250, 'beta_dim_0': 2}
     """
     if combiner is None:
         combiner = Consensus() if model is None else Variational()

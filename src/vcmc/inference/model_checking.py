@@ -26,7 +26,7 @@ from ..model import Model
 from ..models.host_simulator import AbstractHostSimulator
 from ..progress import ProgressDisplay, ProgressMode, Stage
 from ..results.posterior_checks import Line, PosteriorCheck
-from .arguments import check_integer, check_result
+from .arguments import check_integer, check_model, check_result
 from .assessment import ROW_WEIGHTS, posterior_points, spaced_draws
 from .checked_rows import CheckedRows, CheckOptions, checked_rows
 from .predicted_replication import replicate_by_prediction
@@ -96,7 +96,9 @@ def posterior_check(
     """
     check_result(tree)
     _check_unweighted(tree)
-    check_simulates(model)
+    check_model(model)
+    if model.local is None:  # `predict` checks those with groups
+        check_simulates(model)
     check_seed(seed)
     check_integer("num_draws", num_draws, 2)
     chosen = checked_statistics(statistics)

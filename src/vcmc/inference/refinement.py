@@ -36,6 +36,7 @@ from .assessment import (
     weights_of,
 )
 from .clock import Clock
+from .combination import as_chains
 from .ensemble import MAX_ITERATIONS, MAX_RHAT, MIN_ESS, NUM_CHAINS, Goal, Run, run_chains
 from .local_stage import LocalsRequest, stored_mode, with_locals
 from .mode_refinement import jumping_chains, visited_modes, visits
@@ -131,9 +132,9 @@ def refine(
             elsewhere.
 
     Returns:
-        The tree with new draws in `posterior`: of many chains, for which R-hat is meaningful, or
-        of one chain of resampled proposals. The attribute `refined_by` says which, or that the
-        draws before were better ("shift and scale", "nothing") and were kept.
+        The tree with new draws in `posterior`: of many chains, or resampled proposals. The
+        attribute `refined_by` says which, or that the draws before were better ("shift and
+        scale", "nothing") and were kept.
     """
     if not min_ess > 0:
         raise ValueError(f"min_ess must be above 0; got {min_ess!r}.")
@@ -355,4 +356,4 @@ def _by_importance(
         "effective draws)."
     )
     resampled = points[systematic_resample(weights, count, generator)]
-    return RefinedDraws(resampled[None], settings, [], exact)
+    return RefinedDraws(as_chains(resampled, 1), settings, [], exact)

@@ -291,8 +291,8 @@ def test_draws_go_back_to_pymc(pm, tree):
         compile_kwargs={"mode": "FAST_COMPILE"},
     )
     bought = predicted["posterior_predictive"]["bought"].to_numpy()
-    assert bought.shape == (1, 1000, NUM_ROWS)
-    assert_predicts(tree, bought[0])
+    assert bought.shape == (4, 250, NUM_ROWS)
+    assert_predicts(tree, np.concatenate(bought))
 
 
 def test_draws_go_back_to_numpyro(tree):
@@ -414,7 +414,7 @@ def test_predictions_use_the_posterior_of_parameters_with_dims(pm, labelled_tree
     else:
         inputs.append(tree)
     logit = posterior["intercepts"].sum("day") + posterior["shift"].sum("shard")
-    expected = jax.nn.sigmoid(logit.to_numpy()[0, :, None] + posterior["beta"].to_numpy()[0] @ X.T)
+    expected = jax.nn.sigmoid(logit.to_numpy()[..., None] + posterior["beta"].to_numpy() @ X.T)
     for draws in inputs:
         predicted = pm.sample_posterior_predictive(
             draws,

@@ -46,7 +46,7 @@ def test_means_and_sds_are_those_of_pymc(pm):
             tree["posterior"].to_dataset(), random_seed=1, progressbar=False
         )
     expected = own.posterior_predictive["obs"].to_numpy()[0]
-    beta, sigma = (tree["posterior"][name].to_numpy()[0] for name in ("beta", "sigma"))
+    beta, sigma = (np.concatenate(tree["posterior"][name].to_numpy()) for name in ("beta", "sigma"))
     sd = np.sqrt(np.var(X @ beta.T, axis=1) + np.mean(sigma**2))
     error = np.sqrt(2 / NUM_DRAWS) * sd  # of a difference of two means
     difference = result["mean"] - expected.mean(axis=0)
