@@ -152,10 +152,11 @@ def run_four(num_sets: int) -> None:
 
 def run_targets() -> None:
     """Print total variation by `infer` and by `refine` for densities of one shard."""
-    for name, problem in (("20 normals", twenty_normals()), ("ring", ring())):
+    problems = ("20 normals", twenty_normals(), 5000), ("ring", ring(), 400)
+    for name, problem, min_ess in problems:
         options = {"num_shards": 1, "num_draws": NUM_DRAWS, "progress": False}
         tree = vcmc.infer(problem.model, problem.rows, **options)
-        refined = vcmc.refine(tree, problem.model, problem.rows, min_ess=2000, progress=False)
+        refined = vcmc.refine(tree, problem.model, problem.rows, min_ess=min_ess, progress=False)
         for how, result in (("infer", tree), ("refine", refined)):
             draws = draws_of(result)
             print(

@@ -30,10 +30,10 @@ MAX_SCANNED_POINTS = 2000  # on one shard
 MAX_SCAN_CLIMBS = 8  # from points at which the score points away from the draws
 # On all rows, in posterior sds: two hills of equal width are apart if their tops are 4 sds apart.
 FULL_DISTANCES = (3.0, 6.0, 12.0, 40.0)
-MAX_FULL_AXES = 10
-WIDE_DISTANCES, MAX_WIDE_AXES = (4.0, 7.0, 12.0), 4  # along the directions of least curvature …
+MAX_FULL_AXES = 6
+WIDE_DISTANCES, MAX_WIDE_AXES = (4.0, 9.0), 4  # along the directions of least curvature …
 NUM_RANDOM_AXES = 6  # … and others
-RAY_SHARES = (0.3, 0.6, 1.0)  # of the way to a point
+RAY_SHARES = (0.4, 0.9)  # of the way to a point
 MAX_RAYS = 10  # to draws of shards
 MAX_IMAGES = 10  # of each kind, of a mode
 MAX_IMAGE_FALL = 20.0  # nats below the mode
