@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 # Tests compile far more than they compute. Less optimised programs, and the older of XLA's two
 # emitters for small ones, take two fifths off the time of the suite. jaxlib 0.12 has only one
@@ -26,6 +27,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import install_import_hook
@@ -73,6 +75,8 @@ CHECKED += [
 with install_import_hook([f"vcmc.{name}" for name in CHECKED], "beartype.beartype"):
     pass
 
+import vcmc  # noqa: E402
+from vcmc.target import Target  # noqa: E402
 from vcmc.testing.gaussians import GaussianShards as KnownShards  # noqa: E402
 from vcmc.testing.gaussians import LazyShards, Regression, regression  # noqa: E402
 
@@ -136,3 +140,62 @@ def gaussian_shards():
 @pytest.fixture(scope="session")
 def lazy():
     return LazyShards
+
+
+class NormalMixture(NamedTuple):
+    """A model whose posterior is a mixture of normals; each row has a share of its logarithm."""
+
+    model: vcmc.Model
+    rows: dict[str, np.ndarray]
+    weights: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+
+    @classmethod
+    def of(cls, weights, means, covariances, num_rows: int = 60) -> "NormalMixture":
+        weights, means, covariances = (np.asarray(part) for part in (weights, means, covariances))
+        precisions = np.linalg.inv(covariances)
+        heights = np.log(weights) + 0.5 * np.linalg.slogdet(precisions / (2 * np.pi))[1]
+
+        def log_likelihood(params, rows):
+            steps = params["theta"] - means
+            squares = jnp.einsum("mi,mij,mj->m", steps, precisions, steps)
+            return rows["share"] * jax.nn.logsumexp(heights - squares / 2)
+
+        dim = means.shape[1]
+        space = {"theta": vcmc.Real(dim)}
+        model = vcmc.Model(space, lambda params: 0.0 * params["theta"].sum(), log_likelihood)
+        rows = {"share": np.full(num_rows, 1 / num_rows)}
+        return cls(model, rows, weights, means, covariances)
+
+    def target(self, num_shards: int) -> Target:
+        """Return the target, in shards."""
+        return Target(self.model, vcmc.split(self.rows, num_shards), vcmc.executors.Local())
+
+    def draws(self, count: int, seed: int = 0) -> np.ndarray:
+        """Return independent draws of the posterior."""
+        generator = np.random.default_rng(seed)
+        modes = generator.choice(len(self.weights), count, p=self.weights)
+        roots = np.linalg.cholesky(self.covariances)
+        noise = generator.normal(size=(count, self.means.shape[1]))
+        return self.means[modes] + np.einsum("cij,cj->ci", roots[modes], noise)
+
+    @property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and sds of the posterior."""
+        mean = self.weights @ self.means
+        squares = np.diagonal(self.covariances, axis1=1, axis2=2) + (self.means - mean) ** 2
+        return mean, np.sqrt(self.weights @ squares)
+
+
+@pytest.fixture(scope="session")
+def normal_mixture():
+    """Return a function of weights, means and covariances that makes a mixture of normals."""
+    return NormalMixture.of
+
+
+@pytest.fixture(scope="session")
+def two_normals():
+    """Two modes of two coordinates, of weights 0.3 and 0.7, eight sds apart."""
+    covariances = [[[1.0, 0.5], [0.5, 1.0]], [[0.5, 0.0], [0.0, 2.0]]]
+    return NormalMixture.of([0.3, 0.7], [[-4.0, 0.0], [4.0, 2.0]], covariances)

@@ -19,6 +19,7 @@ COMBINERS = {
     "Consensus, diagonal": combiners.Consensus(diagonal=True),
     "ImportanceResample": combiners.ImportanceResample(),
     "Median": combiners.Median(),
+    "Modes": combiners.Modes(),
     "Nonparametric": combiners.Nonparametric(),
     "Parametric": combiners.Parametric(),
     "PartitionTree": combiners.PartitionTree(),

@@ -1,56 +1,45 @@
-"""Another mode, on mixtures of two Gaussians whose masses are known."""
+"""What a search has found: shares, which modes matter, and sentences."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import vcmc
-from vcmc.diagnostics.modes import other_mode
-from vcmc.target import Target
-
-CENTRE = 4.0  # of a mode, in its sds
-
-
-def target(share):
-    """Return a target with modes at ±4, of which the right one holds a share of the mass."""
-    log_odds = jnp.log(share) - jnp.log1p(-share)
-
-    def log_likelihood(params, rows):
-        theta = params["theta"]
-        modes = jnp.stack(
-            [log_odds - 0.5 * (theta - CENTRE) ** 2, -0.5 * (theta + CENTRE) ** 2], axis=0
-        )
-        return rows["y"] * jax.nn.logsumexp(modes)
-
-    model = vcmc.Model({"theta": vcmc.Real()}, lambda params: 0.0 * params["theta"], log_likelihood)
-    shards = [vcmc.split({"y": np.ones(1)}, 1).load(0)]
-    return Target(model, shards, vcmc.executors.Local())
+from vcmc.diagnostics.mode_shape import Mode
+from vcmc.diagnostics.modes import ModeSearch, location
+from vcmc.space import Product
 
 
-def draws(centre):
-    return centre + np.random.default_rng(0).normal(size=(500, 1))
+def mode(point, mass):
+    return Mode(np.array([point]), np.eye(1), np.log(mass))
 
 
-@pytest.mark.parametrize(("share", "percent"), [(0.5, "50 %"), (0.8, "80 %")])
-def test_a_mode_that_the_draws_miss_is_named_with_its_mass(share, percent):
-    full = target(share)
-    found = other_mode(draws(-CENTRE), full, seed=0)
-    message = found.sentence(full.model.space)
-    assert f"about {percent} of the mass" in message
-    assert "theta = 4.0" in message
+def test_shares_are_those_of_the_masses():
+    search = ModeSearch((mode(1.0, 6.0), mode(5.0, 2.0)), own=1)
+    np.testing.assert_allclose(search.shares, [0.75, 0.25])
+    assert search.other.share == pytest.approx(0.75)
+    assert search.other.mode.point == [1.0]
 
 
-def test_a_mode_with_little_mass_is_not_reported():
-    assert other_mode(draws(-CENTRE), target(0.001), seed=0) is None
+def test_a_mode_without_mass_does_not_matter():
+    search = ModeSearch((mode(1.0, 1.0), mode(5.0, 0.005)))
+    assert not search.is_several
+    assert search.other is None
 
 
-def test_a_single_mode_has_no_other():
-    model = vcmc.Model(
-        {"theta": vcmc.Real()},
-        lambda params: -0.5 * params["theta"] ** 2,
-        lambda params, rows: -0.5 * (rows["y"] - params["theta"]) ** 2,
-    )
-    shards = [vcmc.split({"y": np.zeros(3)}, 1).load(0)]
-    single = Target(model, shards, vcmc.executors.Local())
-    assert other_mode(0.5 * draws(0.0), single, seed=0) is None
+def test_draws_in_a_mode_without_mass_have_another_that_matters():
+    assert ModeSearch((mode(1.0, 1.0), mode(5.0, 0.005)), own=1).is_several
+
+
+def test_one_hill_is_not_several():
+    assert not ModeSearch().is_several
+    assert ModeSearch().notes == []
+
+
+def test_a_search_that_was_ended_says_so():
+    (note,) = ModeSearch(is_complete=False).notes
+    assert "may have more modes" in note
+
+
+def test_locations_are_in_the_parameters_units():
+    space = Product({"scale": vcmc.Positive()})
+    assert location(np.array([0.0]), space) == "scale = 1.0"

@@ -8,6 +8,7 @@ from .base import AbstractCombiner, Combined, Needs, Prior, Subposteriors
 from .consensus import Average, Consensus
 from .importance import ImportanceResample
 from .median import Median
+from .modes import Modes
 from .nonparametric import Nonparametric
 from .parametric import Parametric
 from .partition_tree import PartitionTree
@@ -24,6 +25,7 @@ __all__ = [
     "Consensus",
     "ImportanceResample",
     "Median",
+    "Modes",
     "Needs",
     "Nonparametric",
     "Parametric",

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ..diagnostics.mode_regions import ModeDraws
+from ..diagnostics.modes import ModeSearch
 from ..linalg.pairing import shard_pairs
 from ..space import Product
 from ..target import Target
@@ -74,6 +76,7 @@ class Subposteriors:
             from.
         num_posterior_draws: number of combined draws; by default that of the shard with the most
             draws.
+        modes: the modes of the posterior, if they were searched for.
     """
 
     draws: Float[Array, "shard draw dim"] | ByShard
@@ -83,6 +86,7 @@ class Subposteriors:
     advance: Callable[[], None] = lambda: None
     learned: Any = None
     num_posterior_draws: int | None = None
+    modes: ModeSearch | None = None
 
     @property
     def num_shards(self) -> int:
@@ -136,6 +140,7 @@ class Combined:
         draws: posterior draws as points.
         weights: weights of the shards for each coordinate, if the draws are averages.
         pairs: which draw of each shard went into each combined draw, if one of each did.
+        modes: the modes that the draws are from, if there are several.
         trace: statistics by iteration, if there was an optimization.
         notes: warnings, each a sentence or two.
         learned: the state to start from if more draws of the same shards are combined.
@@ -149,6 +154,7 @@ class Combined:
     pairs: Int[np.ndarray, "shard draw"] | None = None
     exact: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    modes: ModeDraws | None = None
 
 
 class AbstractCombiner(eqx.Module):

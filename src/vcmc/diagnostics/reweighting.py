@@ -6,6 +6,8 @@ their mean and sd are those of the posterior up to Monte Carlo error, however no
 are.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -17,19 +19,36 @@ from .importance import smoothed_weights
 from .quantiles import LEVELS
 from .selfcheck import ROUNDING, Errors
 
-NUM_PROPOSALS = 1000
-WIDE = 3.0  # times the draws' scale, of half of the proposals: they look for mass beyond the draws
 MAX_PARETO_K = 0.5  # below it, the variance of the weights is finite
 MIN_EFFECTIVE = 200.0  # proposals, for standard errors below 0.1 sd
 
 
+class Effort(NamedTuple):
+    """The number of proposals, and the scale of half of them, in scales of the draws.
+
+    Those look for mass beyond the draws.
+    """
+
+    num_proposals: int
+    wide: float
+
+
+QUICK = Effort(1000, 3.0)
+# For draws that importance weights have made: quantiles of a thousand of them to 0.1 sd.
+THOROUGH = Effort(3000, 2.0)
+
+
 def reweighted_errors(
-    draws: Float[np.ndarray, "draw dim"], target: Target, quantities: Quantities, seed: int
+    draws: Float[np.ndarray, "draw dim"],
+    target: Target,
+    quantities: Quantities,
+    seed: int,
+    effort: Effort = QUICK,
 ) -> Errors | None:
     """Return the errors of draws by importance sampling, or None if its weights are too uneven."""
     generator = np.random.default_rng((seed, 2))
-    proposal = Proposal.of(draws, wide=WIDE)
-    points, log_ratios = proposal.propose(NUM_PROPOSALS, target, generator)
+    proposal = Proposal.of(draws, wide=effort.wide)
+    points, log_ratios = proposal.propose(effort.num_proposals, target, generator)
     if not np.isfinite(log_ratios).any():
         return None
     weights, shape = smoothed_weights(log_ratios)

@@ -71,6 +71,7 @@ class Diagnosis:
             Gaussian posterior.
         basis: what a good verdict rests on if the errors cannot be estimated.
         labels: dims and coords of parameters, by which their elements are named.
+        modes: a line on every mode, if draws are from several.
     """
 
     verdict: Level
@@ -83,6 +84,12 @@ class Diagnosis:
     not_linear: float = np.nan
     basis: str = ""
     labels: Labels = NO_LABELS
+    modes: tuple[str, ...] = ()
+
+    @property
+    def unrefinable(self) -> "Diagnosis":
+        """The same, of draws that are refined already."""
+        return replace(self, can_be_refined=False)
 
     @property
     def text(self) -> str:
@@ -106,14 +113,15 @@ class Diagnosis:
         if len(rows) > MAX_TABLE_ROWS + 1:
             rows[MAX_TABLE_ROWS:] = [f"… and {len(rows) - MAX_TABLE_ROWS} more"]
         text = textwrap.fill(self.text, MAX_TEXT_WIDTH, break_on_hyphens=False)
-        return "\n".join([*(rows if self.errors else []), self._numbers, text])
+        lines = [*(rows if self.errors else []), *self.modes, self._numbers, text]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         cells = self._cells()
         table = html_table(TABLE_HEADS, cells[:MAX_TABLE_ROWS]) if cells else ""
         rest = len(cells) - MAX_TABLE_ROWS
         notes = [f"… and {rest} more"] if rest > 0 else []
-        return table + "".join(map(html_note, [*notes, self._numbers, self.text]))
+        return table + "".join(map(html_note, [*notes, *self.modes, self._numbers, self.text]))
 
     @property
     def _numbers(self) -> str:
@@ -255,6 +263,14 @@ def _large_errors(errors: Mapping[str, Errors], evidence: Evidence) -> list[str]
                 f"The {noun} of {_with_others(worst, large)} is off by {worst.magnitude}."
             )
     return faults
+
+
+def error_sentences(
+    errors: Mapping[str, Errors], evidence: Evidence
+) -> tuple[list[str], list[str]]:
+    """Return sentences on errors that matter, and, if there are none, on those that may matter."""
+    faults = _large_errors(errors, evidence)
+    return faults, [] if faults else _uncertainties(errors, evidence)
 
 
 def _unknown_errors(check: SelfCheck) -> str:

@@ -11,13 +11,15 @@ from jaxtyping import Array, Float, Int
 from ..data.params import to_params, to_points
 from ..diagnostics import convergence
 from ..diagnostics.integrals import check_integrals, integral_sentences
-from ..diagnostics.modes import other_mode
+from ..diagnostics.mode_search import find_modes
+from ..diagnostics.modes import ModeSearch
 from ..diagnostics.profiles import profile, profile_doubts
-from ..diagnostics.reweighting import reweighted_errors
+from ..diagnostics.reweighting import THOROUGH, reweighted_errors
 from ..diagnostics.sampling_error import DrawSource
-from ..diagnostics.selfcheck import Errors, self_check
+from ..diagnostics.selfcheck import MAX_GAUSSIAN_SHARE, Errors, self_check
 from ..diagnostics.verdict import Diagnosis, Evidence, Level, judge
 from ..errors import warn_doubtful
+from ..linalg.whitening import Whitening
 from ..model import Model
 from ..results.tree import draws_by_parameter, make_tree, tree_labels
 from ..target import Target
@@ -46,11 +48,15 @@ Points = Float[np.ndarray, "chain draw dim"]
 
 
 class Assessment(NamedTuple):
-    """A diagnosis, and the warnings of earlier stages: `notes`, and `remarks` on few shards."""
+    """A diagnosis, and the warnings of earlier stages: `notes`, and `remarks` on few shards.
+
+    `mode_verdicts` are those on the draws of every mode, if there are several.
+    """
 
     diagnosis: Diagnosis
     notes: list[str]
     remarks: Sequence[str] = ()
+    mode_verdicts: tuple[Level, ...] = ()
 
     def with_doubt(self, reason: str) -> "Assessment":
         """Return the same with another reason why the result is not good."""
@@ -92,7 +98,15 @@ class Assessment(NamedTuple):
             "shard_warnings": self.notes,
             "shard_remarks": list(self.remarks),
             "warnings": self.warnings,
+            **self._of_modes,
         }
+
+    @property
+    def _of_modes(self) -> dict[str, list[str]]:
+        if not self.mode_verdicts:
+            return {}
+        lines = list(self.diagnosis.modes)
+        return {"mode_verdicts": list(self.mode_verdicts), "mode_lines": lines}
 
 
 def assess(
@@ -106,6 +120,7 @@ def assess(
     is_refined: bool = False,
     is_weighted: bool = False,
     source: DrawSource | None = None,
+    search: ModeSearch | None = None,
 ) -> Assessment:
     """Estimate the errors of posterior draws; without a target they are unknown.
 
@@ -119,8 +134,9 @@ def assess(
         is_refined: whether the draws are refined already, so that refining is not advised.
         is_weighted: whether draws of a known density were weighted by the target's.
         source: where the draws come from, if they are paired draws of shards.
+        search: a search for modes, if there was one.
     """
-    notes, remarks = _sentences(notes), _sentences(remarks)
+    notes, remarks = sentences(notes), sentences(remarks)
     if target is None:
         return Assessment(judge(None, {}, notes, Evidence(np.nan)), notes, remarks)
     diagnosis = diagnose_draws(
@@ -132,13 +148,14 @@ def assess(
         exact=exact,
         is_weighted=is_weighted,
         source=source,
+        search=search,
     )
     if is_refined:
-        diagnosis = replace(diagnosis, can_be_refined=False)
+        diagnosis = diagnosis.unrefinable
     return Assessment(diagnosis, notes, remarks)
 
 
-def _sentences(notes: Sequence[str]) -> list[str]:
+def sentences(notes: Sequence[str]) -> list[str]:
     """Return notes as sentences of the verdict."""
     return [note[:1].upper() + note[1:] for note in notes]
 
@@ -153,6 +170,8 @@ def diagnose_draws(
     exact: str = "",
     is_weighted: bool = False,
     source: DrawSource | None = None,
+    search: ModeSearch | None = None,
+    reweighs: bool = False,
 ) -> Diagnosis:
     """Judge draws by full-data scores at some of them, and by what lies around them.
 
@@ -166,11 +185,17 @@ def diagnose_draws(
         is_weighted: whether draws of a known density were weighted by the target's, which was
             compared with it around them, too.
         source: where the draws come from, if they are paired draws of shards.
+        search: a search for modes, if there was one; else one is made.
+        reweighs: whether errors come from importance weights rather than from scores wherever
+            scores are not linear: of draws that importance weights have made.
     """
     try:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            if search is None:
+                flat = points.reshape(-1, points.shape[2])
+                search = find_modes(target, Whitening.from_draws(flat), flat, seed)
             evidence = Evidence(np.nan, (), (), remarks, exact, weighted=is_weighted)
-            return _diagnose_draws(points, target, notes, seed, evidence, source)
+            return _diagnose_draws(points, target, notes, seed, evidence, source, search, reweighs)
     except (np.linalg.LinAlgError, ArithmeticError) as error:  # a verdict, too
         reason = (
             f"The errors cannot be estimated: the diagnosis failed ({type(error).__name__}: "
@@ -186,6 +211,8 @@ def _diagnose_draws(
     seed: int,
     evidence: Evidence,
     source: DrawSource | None,
+    search: ModeSearch,
+    reweighs: bool,
 ) -> Diagnosis:
     model, exact = target.model, evidence.exact
     flat = points.reshape(-1, points.shape[2])
@@ -205,19 +232,25 @@ def _diagnose_draws(
     if source.moment_draws is not None:
         ess = min(ess, source.moment_draws)
     check = self_check(flat, target, quantities, seed, source)
-    mode = other_mode(flat, target, seed)
+    mode = search.other
     faults = [mode.sentence(model.space)] if mode else []
-    doubts = [] if evidence.weighted else profile_doubts(profile(flat, target, seed), names)
-    if model.local is not None:
-        integral_faults, integral_doubts = integral_sentences(check_integrals(flat, target, seed))
-        faults, doubts = faults + integral_faults, doubts + integral_doubts
+    profiles = None if evidence.weighted else profile(flat, target, seed)
     known, reweighted = check.errors, None
-    if not check.is_reliable:
+    if reweighs and not check.not_linear <= MAX_GAUSSIAN_SHARE:
+        reweighted = reweighted_errors(flat, target, quantities, seed, THOROUGH)
+    if reweighted is not None:  # wide proposals have seen what lies beyond the draws
+        known = reweighted
+        profiles = profiles and profiles._replace(sds=np.ones_like(profiles.sds))
+    elif not check.is_reliable:
         known = None
         if not exact and not check.num_not_finite:
             known = reweighted = reweighted_errors(flat, target, quantities, seed)
         if not exact and known is None and (sentence := drift(flat, target, names, seed)):
             faults.append(sentence)
+    doubts = profile_doubts(profiles, names) if profiles else []
+    if model.local is not None:
+        integral_faults, integral_doubts = integral_sentences(check_integrals(flat, target, seed))
+        faults, doubts = faults + integral_faults, doubts + integral_doubts
     errors = {}
     if known is not None:
         shapes = {name: values.shape[1:] for name, values in params_at(jnp.asarray(flat)).items()}
@@ -294,7 +327,14 @@ def stored_diagnosis(tree: "DataTree") -> Diagnosis:
     verdict = tree.attrs["verdict"]
     labels = tree_labels(tree)
     return Diagnosis(
-        verdict, reasons, can_be_refined, errors, **numbers, basis=basis, labels=labels
+        verdict,
+        reasons,
+        can_be_refined,
+        errors,
+        **numbers,
+        basis=basis,
+        labels=labels,
+        modes=tuple(text_list(tree, "mode_lines")),
     )
 
 

@@ -1,10 +1,9 @@
 """The third stage of a run, combining the shards' draws, and the verb `combine` for given draws."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from ..combiners import AbstractCombiner, Consensus, Prior, Variational
 from ..combiners.base import Subposteriors
@@ -26,6 +25,7 @@ from ..results.draws import (
     support_warning,
     tree_space,
 )
+from ..results.mode_groups import mode_groups
 from ..results.tree import kept_attribute, renamed_attribute
 from ..space import Product, Space
 from .arguments import (
@@ -37,10 +37,11 @@ from .arguments import (
     check_model_with_rows,
     resolve_prior,
 )
-from .assessment import assess, result_tree, weights_attribute, weights_of
+from .assessment import result_tree, weights_attribute, weights_of
 from .clock import Clock
 from .draw_counts import needs_more_draws
 from .local_stage import LocalsRequest, with_locals
+from .posterior import Posterior, assess_posterior
 from .preparation import result_target
 from .shard_summary import ShardSummary, summarize_shards, summarize_streamed_shards
 
@@ -54,36 +55,6 @@ PARTIAL_PRIOR_DOUBT = (
     "corrects for this."
 )
 MAX_PARTS = 4  # into which draws of one chain are cut; ArviZ needs four draws of each
-
-
-class Posterior(NamedTuple):
-    """Posterior draws, and the other contents of their tree.
-
-    Attributes:
-        points: the draws.
-        groups: the groups of the tree.
-        notes: warnings.
-        settings: settings that the tree records.
-        exact: how the draws were made, if they are exact up to Monte Carlo error.
-        remarks: warnings about few shards.
-        source: where the draws come from, if they are paired draws of shards.
-        needs_more_draws: whether the shards' draws are too few, for the shape of the combined
-            ones or to tell whether the chains have converged.
-    """
-
-    points: Float[np.ndarray, "chain draw dim"]
-    groups: dict[str, dict[str, np.ndarray]]
-    notes: list[str]
-    settings: dict[str, Any]
-    exact: str = ""
-    remarks: tuple[str, ...] = ()
-    source: DrawSource | None = None
-    needs_more_draws: bool = False
-
-    @property
-    def is_weighted(self) -> bool:
-        """Whether the draws are proposals of a bent map, whose density is known."""
-        return "bent_pareto_k" in self.settings
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # points far from all mass
@@ -111,21 +82,22 @@ def combine_shards(
         "optimization": combined.trace,
     }
     notes = _prior_doubts(combiner, prior, shards.num_shards)
+    warnings = summary.shard_warnings(stats, space, prior)
+    if combined.modes is not None:
+        labels = np.reshape(combined.modes.labels, points.shape[:2])
+        groups |= mode_groups(combined.modes, labels, space)
+        # chains of different modes differ; the parts, which scores correct, are assessed one by one
+        warnings = ShardWarnings([], [])
+    notes = notes + combined.notes + warnings.notes
     source = None
-    if combined.exact:
+    if combined.exact:  # doubts about the shards do not matter
+        notes, warnings = [], ShardWarnings([], [])
         source = DrawSource(combined.settings.get("bent_ess"))
     elif shards.num_shards > 1:
         uses_target = combiner.needs.target
         source = DrawSource.of_shards(combined.pairs, summary.ess, summary.counts, uses_target)
-    # doubts about the shards do not matter to exact draws
-    warnings = summary.shard_warnings(stats, space, prior)
-    if combined.exact:
-        notes, warnings = [], ShardWarnings([], [])
-    else:
-        notes = notes + combined.notes + warnings.notes
-    needs_more = not (
-        combined.exact or has_converged(summary.rhat, summary.ess, min(summary.counts))
-    )
+    needs_more = not combined.exact and combined.modes is None
+    needs_more &= not has_converged(summary.rhat, summary.ess, min(summary.counts))
     if source is not None and source.shard_ess is not None and weights is not None:
         variances = np.stack([np.var(draws, axis=0) for draws in shards])
         needs_more |= needs_more_draws(np.asarray(weights), variances, source.shard_ess)
@@ -137,11 +109,14 @@ def combine_shards(
             "paired": int(combined.pairs is not None),
             "uses_target": int(combiner.needs.target or shards.num_shards == 1),
             **combined.settings,
+            **({"mode_exact": list(combined.modes.exact)} if combined.modes else {}),
         },
         combined.exact,
         remarks=tuple(warnings.remarks),
         source=source,
         needs_more_draws=needs_more,
+        modes=combined.modes,
+        search=shards.modes,
     )
 
 
@@ -269,16 +244,7 @@ def combine(
     notes = _missing_shards(draws) + combined.notes + support_warning(named, declared)
     if not isinstance(named, StreamedDraws):
         notes += repeated_shards(summary.sample, summary.ess)
-    assessment = assess(
-        combined.points,
-        target,
-        notes,
-        seed,
-        remarks=combined.remarks,
-        exact=combined.exact,
-        is_weighted=combined.is_weighted,
-        source=combined.source,
-    )
+    assessment = assess_posterior(combined._replace(notes=notes), target, seed)
     clock.lap("diagnose")
     settings: dict[str, Any] = {
         "num_shards": num_shards,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics.verdict import Diagnosis
 from ..model import Model
 from ..results.effective_draws import stored_source
+from ..results.mode_groups import stored_modes
 from .arguments import check_model_with_rows, check_result
 from .assessment import (
     diagnose_draws,
@@ -13,6 +14,7 @@ from .assessment import (
     text_list,
     weights_of,
 )
+from .mode_assessment import assess_modes
 from .preparation import result_target
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ def diagnose(
     points = posterior_points(tree, target.model)
     notes, exact = text_list(tree, "shard_warnings"), str(tree.attrs.get("exact", ""))
     remarks = text_list(tree, "shard_remarks")
+    if (modes := stored_modes(tree)) is not None:
+        return assess_modes(points, modes, target, notes, seed, exact=exact).diagnosis
     return diagnose_draws(
         points,
         target,

@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from ..diagnostics import convergence
 from ..linalg.whitening import Whitening
+from ..samplers.mixture import ModeMixture
 from ..target import Target
 
 NUM_CHAINS, MAX_ITERATIONS = 32, 500  # defaults of `refine`
@@ -48,6 +49,13 @@ class Goal(NamedTuple):
     max_iterations: int = MAX_ITERATIONS
 
 
+class Jumps(NamedTuple):
+    """Jumps between modes, one after every trajectory, and coordinates in which modes are white."""
+
+    proposals: ModeMixture
+    scale: Whitening
+
+
 class Run(NamedTuple):
     """Draws of all chains after warm-up, and how they were made."""
 
@@ -74,21 +82,22 @@ def run_chains(
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
     other_starts: Batch | None = None,
+    jumps: Jumps | None = None,
 ) -> Run:
     """Run chains from some of the draws until R-hat is below 1.01 with enough effective draws.
 
     Warm-up, the first quarter of a run or more, is left out. `other_starts` replace the starts of
-    the first chains.
+    the first chains. With `jumps`, chains jump between modes.
     """
     generator = np.random.default_rng(seed)
-    chains = _Chains(target, starts, generator)
+    chains = _Chains(target, starts, generator, jumps)
     state = chains.initial_state(goal.num_chains, other_starts)
     run = None
     for count in range(1, goal.max_iterations + 1):
         with np.errstate(over="ignore", invalid="ignore"):  # trajectories that leave the support
             state = chains.move(state)
         advance()
-        if count in WHITENING_ITERATIONS:
+        if count in WHITENING_ITERATIONS and jumps is None:
             state = chains.whitened_again(state)
         if count % CHECK_INTERVAL == 0 and chains.num_kept >= MIN_ITERATIONS:
             run = chains.summarize(goal.min_ess)
@@ -105,11 +114,13 @@ class _Chains:
         target: Target,
         starts: Float[np.ndarray, "draw dim"],
         generator: np.random.Generator,
+        jumps: Jumps | None = None,
     ):
+        self.jumps = jumps
         self.target = target
         self.generator = generator
         self.starts = starts
-        self.whitening = Whitening.from_draws(starts)
+        self.whitening = Whitening.from_draws(starts) if jumps is None else jumps.scale
         self.num_evaluations = 0
         self.step_size = _StepSize(starts.shape[1] ** -0.25)
         self.positions: list[Batch] = []  # of all iterations, as points
@@ -186,14 +197,23 @@ class _Chains:
         acceptance = float(probability[~is_small[:, 0]].mean()) if not is_small.all() else 1.0
         if adapt:
             self.step_size.update(acceptance)
-        new_state = State(
-            np.where(is_accepted[:, None], proposal.position, state.position),
-            np.where(is_accepted, proposal.log_densities, state.log_densities),
-            np.where(is_accepted[:, None], proposal.scores, state.scores),
-        )
+        new_state = _accepted(is_accepted, proposal, state)
+        if self.jumps is not None:
+            new_state = self._jump(new_state, self.jumps.proposals)
         self.positions.append(self.whitening.unwhiten(new_state.position))
         self.acceptances.append(acceptance)
         return new_state
+
+    def _jump(self, state: State, proposals: ModeMixture) -> State:
+        """Propose an independent point to every chain."""
+        points = proposals.draw(len(state.position), self.generator)
+        proposal = self._evaluate(self.whitening.whiten(points))
+        log_densities = proposals.log_density(self.whitening.unwhiten(state.position))
+        change = proposal.log_densities - proposals.log_density(points)
+        change = change - state.log_densities + log_densities
+        change = np.where(np.isfinite(change), change, -np.inf)
+        is_accepted = np.log(self.generator.uniform(size=len(change))) < change
+        return _accepted(is_accepted, proposal, state)
 
     def whitened_again(self, state: State) -> State:
         """Whiten the coordinates by the recent positions, if the chains disagree in them.
@@ -231,6 +251,15 @@ class _Chains:
             self.num_evaluations,
             has_converged=rhat < MAX_RHAT and ess >= min_ess,
         )
+
+
+def _accepted(is_accepted: np.ndarray, proposal: State, state: State) -> State:
+    """Return the proposal for the chains that have accepted it, and the state for others."""
+    return State(
+        np.where(is_accepted[:, None], proposal.position, state.position),
+        np.where(is_accepted, proposal.log_densities, state.log_densities),
+        np.where(is_accepted[:, None], proposal.scores, state.scores),
+    )
 
 
 class _StepSize:

@@ -134,7 +134,7 @@ def infer(
         error=error,
         thin=thin,
         sampler=sampler,
-        combiner=Variational() if combiner is None else combiner,
+        combiner=combiner,
         executor=executor,
         prior=prior,
         store=store,

@@ -15,13 +15,15 @@ from jaxtyping import Float
 from ..combiners.shapes import BENT_SETTINGS
 from ..data.params import to_params
 from ..diagnostics.importance import smoothed_weights
-from ..diagnostics.modes import OtherMode, other_mode
+from ..diagnostics.mode_regions import ModeDraws, ModeRegions
+from ..diagnostics.mode_search import find_modes
 from ..diagnostics.selfcheck import corrected, largest_error
 from ..errors import warn_doubtful
 from ..linalg.operators import AbstractMatrix
 from ..linalg.whitening import Whitening
 from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
+from ..results.mode_groups import MODE_ATTRIBUTES, MODE_GROUPS, mode_groups, stored_modes
 from ..results.store import LOCAL_DRAWS
 from ..results.tree import add_groups
 from ..samplers.proposals import Proposal, systematic_resample
@@ -29,7 +31,6 @@ from ..target import Target
 from .arguments import check_integer
 from .assessment import (
     ERROR_GROUPS,
-    assess,
     posterior_points,
     text_list,
     weights_attribute,
@@ -37,8 +38,10 @@ from .assessment import (
 )
 from .clock import Clock
 from .combination import as_chains
-from .ensemble import MAX_ITERATIONS, MAX_RHAT, MIN_ESS, NUM_CHAINS, Goal, run_chains
+from .ensemble import MAX_ITERATIONS, MAX_RHAT, MIN_ESS, NUM_CHAINS, Goal, Run, run_chains
 from .local_stage import LocalsRequest, stored_mode, with_locals
+from .mode_refinement import jumping_chains, visited_modes, visits
+from .posterior import Posterior, assess_posterior
 from .preparation import result_target
 
 if TYPE_CHECKING:
@@ -64,12 +67,34 @@ class RefinedDraws(NamedTuple):
         settings: what the tree records about the refinement.
         notes: warnings.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
+        modes: the modes that the draws are from, if there are several.
     """
 
     points: Float[np.ndarray, "chain draw dim"]
     settings: dict[str, Any]
     notes: list[str]
     exact: str = ""
+    modes: ModeDraws | None = None
+
+    def posterior(
+        self,
+        groups: dict[str, dict[str, np.ndarray]],
+        model: Model,
+        notes: list[str],
+        remarks: tuple[str, ...],
+    ) -> Posterior:
+        """Return them as a posterior, with other groups of its tree, notes and remarks."""
+        params = to_params(model.space, jnp.asarray(self.points), model.derived)
+        groups = {name: group for name, group in groups.items() if name not in MODE_GROUPS}
+        groups["posterior"] = params
+        settings = self.settings
+        if self.modes is not None:
+            labels = self.modes.labels.reshape(self.points.shape[:2])
+            groups |= mode_groups(self.modes, labels, model.space)
+            settings = settings | {"mode_exact": list(self.modes.exact)}
+        return Posterior(
+            self.points, groups, notes, settings, self.exact, remarks, modes=self.modes
+        )
 
 
 def refine(
@@ -90,7 +115,9 @@ def refine(
     Draws that are far off are shifted and scaled first. Then a Student t proposal with the draws'
     mean and covariance is tried: if the Pareto k of its importance ratios is below 0.5 and few
     enough proposals are needed, the result is resampled proposals. Otherwise many short chains
-    run on the full target from the combined draws, in whitened coordinates, all in one batch.
+    run on the full target from the combined draws, in whitened coordinates, all in one batch. If
+    the posterior has several modes, they start in every mode and jump between them; the attribute
+    `refined_modes` says which they have visited.
 
     Args:
         tree: a result of `infer` or `combine`.
@@ -123,23 +150,18 @@ def refine(
         model = target.model
         points = posterior_points(tree, model)
         goal = Goal(float(min_ess), num_chains, max_iterations)
-        refined = refine_draws(points, target, goal, seed, stage.advance)
+        modes = stored_modes(tree)
+        regions = modes.regions if modes else None
+        refined = refine_draws(points, target, goal, seed, stage.advance, regions)
         stage.finish()
     clock.lap("refine")
     # notes about the shards do not matter to exact draws
     notes = refined.notes + ([] if refined.exact else text_list(tree, "shard_warnings"))
-    assessment = assess(
-        refined.points,
-        target,
-        notes,
-        seed,
-        remarks=() if refined.exact else text_list(tree, "shard_remarks"),
-        exact=refined.exact,
-        is_refined=True,
-    )
+    remarks = () if refined.exact else tuple(text_list(tree, "shard_remarks"))
+    posterior = refined.posterior({}, model, notes, remarks)
+    assessment = assess_posterior(posterior, target, seed, is_refined=True)
     clock.lap("diagnose")
-    params = to_params(model.space, jnp.asarray(refined.points), model.derived)
-    groups = {**assessment.groups, "posterior": params}
+    groups = {**assessment.groups, **posterior.groups}
     if model.local is not None:
         request = LocalsRequest(stored_mode(tree, model.local), seed)
         groups, _, assessment = with_locals(target, refined.points, request, groups, assessment)
@@ -149,7 +171,7 @@ def refine(
         tree,
         groups,
         {
-            **refined.settings,
+            **posterior.settings,
             **clock.seconds,
             **assessment.attributes,
             "exact": refined.exact,
@@ -162,7 +184,10 @@ def refine(
             "uses_target",
             *BENT_SETTINGS,
             LOCAL_DRAWS,
+            "refined_modes",
             *ERROR_GROUPS.values(),
+            *MODE_GROUPS,
+            *MODE_ATTRIBUTES,
         ),
     )
 
@@ -174,34 +199,51 @@ def refine_draws(
     goal: Goal = DEFAULT_GOAL,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
+    regions: ModeRegions | None = None,
 ) -> RefinedDraws:
-    """Refine draws that are given as points."""
+    """Refine draws that are given as points; `regions` are those of the modes, if known."""
     original = points.reshape(-1, points.shape[2])
-    draws = corrected(original, target, seed)
-    mode = other_mode(draws, target, seed)
-    refined = num_rejected = 0 if mode else _by_importance(draws, target, goal, seed, advance)
+    draws = original if regions else corrected(original, target, seed)
+    if regions is None and not target.model.space.labelled():
+        search = find_modes(target, Whitening.from_draws(draws), draws, seed)
+        regions = ModeRegions.of(search.modes) if search.is_several else None
+    if regions is not None:
+        return _by_jumps(regions, target, goal, seed, advance)
+    refined = num_rejected = _by_importance(draws, target, goal, seed, advance)
     if not isinstance(refined, RefinedDraws):
-        refined = _by_chains(draws, mode, target, goal, seed, advance)
+        refined = _by_chains(draws, target, goal, seed, advance)
         refined.settings["refined_evaluations"] += num_rejected
     return _better(points, draws.reshape(points.shape), refined, target, seed)
 
 
+def _by_jumps(
+    regions: ModeRegions, target: Target, goal: Goal, seed: int, advance: Callable[[], None]
+) -> RefinedDraws:
+    """Run chains from every mode, which jump between the modes."""
+    run = jumping_chains(regions, target, goal, seed, advance)
+    refined = _of_run(run, goal)
+    modes = visited_modes(run.draws, regions, seed)
+    sentence = visits(run.draws, modes)
+    return refined._replace(
+        modes=modes,
+        settings=refined.settings | {"refined_modes": sentence},
+        exact=f"{refined.exact} {sentence}" if refined.exact else "",
+    )
+
+
 def _by_chains(
     draws: Float[np.ndarray, "draw dim"],
-    mode: OtherMode | None,
     target: Target,
     goal: Goal,
     seed: int,
     advance: Callable[[], None],
 ) -> RefinedDraws:
-    """Run chains from the draws, and some from another mode, by its share of the mass."""
-    others = None
-    if mode is not None:
-        count = round(mode.share * goal.num_chains)
-        noise = np.random.default_rng((seed, 3)).normal(size=(count, draws.shape[1]))
-        around = Whitening.from_curvature(mode.mode.point, mode.mode.curvature)
-        others = np.asarray(around.unwhiten(noise))
-    run = run_chains(target, draws, goal, seed, advance, others)
+    """Run chains from the draws."""
+    return _of_run(run_chains(target, draws, goal, seed, advance), goal)
+
+
+def _of_run(run: Run, goal: Goal) -> RefinedDraws:
+    """Return the draws of chains, exact if these have converged."""
     settings = {
         "refined_by": "chains",
         "refined_rhat": run.rhat,

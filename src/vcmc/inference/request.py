@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..combiners import AbstractCombiner, Prior
+from ..combiners import AbstractCombiner, Modes, Prior, Variational
 from ..data.partition import check_seed
 from ..executors import AbstractExecutor, executor_of
 from ..results.store import Store
@@ -33,6 +33,8 @@ class Request:
     num_shards_reason: str = ""
     may_reduce_shards: bool = False
     """Whether vcmc chose the number of shards, and may choose a smaller one."""
+    seeks_modes: bool = False
+    """Whether draws are to be combined mode by mode, if there are several modes."""
     num_earlier_shards: int = 0
     """Shards of earlier batches of rows, whose draws are kept."""
     starts: tuple[Point, ...] = ()
@@ -52,13 +54,15 @@ class Request:
         error: Any,
         thin: Any,
         sampler: Any,
-        combiner: AbstractCombiner,
+        combiner: AbstractCombiner | None,
         executor: Any,
         prior: Any,
         store: str | Path | None,
         weights: Any = None,
     ) -> "Request":
         """Check the arguments and fill in the defaults."""
+        seeks_modes = combiner is None or isinstance(combiner, Modes)
+        combiner = Variational() if combiner is None else combiner
         check_combiner(combiner)
         check_error(error)
         num_draws = draws_for_error(error) if num_draws is None else num_draws
@@ -91,6 +95,7 @@ class Request:
             prior,
             None if store is None else Store(store),
             weights,
+            seeks_modes=seeks_modes,
         )
 
 

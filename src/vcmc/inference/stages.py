@@ -8,21 +8,22 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-import jax.numpy as jnp
-
+from ..combiners import AbstractCombiner, Modes, Variational
 from ..combiners.base import Subposteriors
-from ..data.params import to_params
+from ..diagnostics.modes import ModeSearch
 from ..errors import AssessmentError, CombineError, ShardError
 from ..progress import ProgressDisplay
 from ..results.tree import make_tree
-from .assessment import ONE_SHARD, Assessment, assess
+from .assessment import ONE_SHARD, Assessment
 from .clock import Clock
-from .combination import Posterior, combine_shards
+from .combination import combine_shards
 from .draw_counts import DRAWS_GROWTH, MAX_SHARD_DRAWS
 from .ensemble import Goal
 from .error_goal import SHARD_DRAWS_GROWTH, refinement_goal, shortfall
 from .local_stage import LocalsRequest, with_locals
 from .local_tasks import LocalsMode
+from .mode_sampling import sample_near_modes, seek_modes
+from .posterior import Posterior, assess_posterior
 from .preparation import Prepared
 from .refinement import DEFAULT_GOAL, refine_draws
 from .request import Request
@@ -46,10 +47,17 @@ class Stages:
 
     def sample_and_combine(self, prepared: Prepared) -> tuple[Prepared, Posterior]:
         """Sample and combine; go on until there are enough draws, unless their number is given."""
+        search = None
         while True:
             draws = sample(prepared, self.request, self.display, self.overlap)
             self.clock.lap("sample")
-            posterior = combine_draws(prepared, self.request, draws, self.display, self.clock)
+            search = search or seek_modes(prepared, self.request, draws)
+            if search is not None and search.is_several:
+                draws = sample_near_modes(prepared, self.request, draws, search, self.display)
+            self.clock.lap("modes")
+            posterior = combine_draws(
+                prepared, self.request, draws, self.display, self.clock, search
+            )
             more = DRAWS_GROWTH * prepared.plan.num_draws
             is_fixed = self.request.shard_draws is not None or more > MAX_SHARD_DRAWS
             is_fixed |= prepared.target.num_shards == 1
@@ -125,9 +133,15 @@ def combine_draws(
     draws: ShardDraws,
     display: ProgressDisplay,
     clock: Clock,
+    search: ModeSearch | None = None,
 ) -> Posterior:
-    """Combine the draws of all shards of a target."""
+    """Combine the draws of all shards of a target, mode by mode if several were found."""
     target = prepared.target
+    combiner: AbstractCombiner = request.combiner
+    if search is not None:
+        combiner = Modes() if search.is_several else Variational()
+        combiner = request.combiner if isinstance(request.combiner, type(combiner)) else combiner
+    notes = prepared.warnings.notes + (search.notes if search and not search.is_several else [])
     model, space = target.model, target.model.space
     failure = (
         "the shards were sampled, but combining them failed ({error}). Their draws are in this "
@@ -149,9 +163,10 @@ def combine_draws(
             stage.advance,
             draws.learned,
             request.num_draws,
+            search,
         )
         posterior = combine_shards(
-            request.combiner,
+            combiner,
             shards,
             summary,
             prior=request.prior,
@@ -163,9 +178,10 @@ def combine_draws(
     seconds = {"sample_seconds": draws.seconds} if draws.seconds else {}
     return posterior._replace(
         groups=posterior.groups | seconds | model.labels.groups,
-        notes=[] if posterior.exact else prepared.warnings.notes + posterior.notes,
+        notes=[] if posterior.exact else notes + posterior.notes,
         remarks=() if posterior.exact else (*prepared.warnings.remarks, *posterior.remarks),
-        exact=ONE_SHARD if target.num_shards == 1 else posterior.exact,
+        exact=ONE_SHARD if target.num_shards == 1 and not posterior.modes else posterior.exact,
+        settings=posterior.settings | {"combiner": repr(combiner)},
     )
 
 
@@ -175,17 +191,12 @@ def _refine(
     target = prepared.target
     with _keep_posterior("refining", prepared, posterior):
         stage = display.stage("refine", None)
-        refined = refine_draws(posterior.points, target, goal, seed, stage.advance)
+        regions = posterior.modes.regions if posterior.modes else None
+        refined = refine_draws(posterior.points, target, goal, seed, stage.advance, regions)
         stage.finish()
-    params = to_params(target.model.space, jnp.asarray(refined.points), target.model.derived)
-    return Posterior(
-        refined.points,
-        posterior.groups | {"posterior": params},
-        refined.notes if refined.exact else refined.notes + posterior.notes,
-        refined.settings,
-        refined.exact,
-        () if refined.exact else posterior.remarks,
-    )
+    notes = refined.notes if refined.exact else refined.notes + posterior.notes
+    remarks = () if refined.exact else posterior.remarks
+    return refined.posterior(posterior.groups, target.model, notes, remarks)
 
 
 def _assess(
@@ -197,17 +208,7 @@ def _assess(
 ) -> Assessment:
     with _keep_posterior("diagnosing", prepared, posterior):
         stage = display.stage("diagnose", None)
-        assessment = assess(
-            posterior.points,
-            prepared.target,
-            posterior.notes,
-            seed,
-            remarks=posterior.remarks,
-            exact=posterior.exact,
-            is_refined=is_refined,
-            is_weighted=posterior.is_weighted,
-            source=posterior.source,
-        )
+        assessment = assess_posterior(posterior, prepared.target, seed, is_refined=is_refined)
         stage.finish()
     return assessment
 

@@ -33,7 +33,7 @@ from ..models.surrogate_prior import SurrogateModel
 from ..results.effective_draws import max_effective_draws
 from ..target import Target
 from .assessment import Assessment, Points, stored_diagnosis
-from .combination import Posterior
+from .posterior import Posterior
 
 if TYPE_CHECKING:
     from xarray import DataTree

@@ -32,10 +32,10 @@ from .assessment import (
     weights_of,
 )
 from .clock import Clock
-from .combination import Posterior
 from .local_stage import check_mode
 from .local_tasks import LocalsMode
 from .partitioning import choose_shards
+from .posterior import Posterior
 from .preparation import checked_target, prepare
 from .request import Request
 from .stages import Stages

@@ -29,9 +29,9 @@ from .assessment import Assessment
 from .batch_plan import EarlierShard
 from .chains import Plan
 from .clock import Clock
-from .combination import Posterior
 from .draw_counts import DRAWS_GROWTH, MAX_SHARD_DRAWS
 from .local_tasks import LocalsMode
+from .posterior import Posterior
 from .preparation import Prepared, check_target, prepare, run_settings
 from .request import Request
 from .run_record import RunRecord

@@ -45,6 +45,10 @@ GROUP_DIMS: dict[str, list[str]] = {
     "update_mean": ["update"],
     "update_sd": ["update"],
     "shard_batches": ["shard"],
+    "draw_modes": ["chain", "draw"],
+    "modes": ["mode"],
+    "mode_weights": ["mode"],
+    "mode_regions": ["mode"],
 }
 
 

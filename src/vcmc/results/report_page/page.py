@@ -16,6 +16,7 @@ from ..group_summaries import group_sizes
 from ..quantities import local_names
 from .check_contents import check_contents, loo_contents
 from .contents import contents
+from .mode_contents import mode_table
 
 if TYPE_CHECKING:
     from arviz_stats import ELPDData
@@ -117,7 +118,7 @@ def page(tree: "DataTree", title: str, command: str, about_model: dict[str, Any]
         "data": data.translate(ESCAPED),
         "level": level,
         "sign": SIGNS[level],
-        "verdict": _verdict(tree),
+        "verdict": _verdict(tree) + mode_table(tree),
         "facts": _facts(tree),
         "settings": _settings(tree, command),
     }

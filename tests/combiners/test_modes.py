@@ -1,0 +1,82 @@
+"""Weights and draws of several modes, against mixtures of normals."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import vcmc
+from vcmc.combiners import Modes, Subposteriors, Variational
+from vcmc.combiners.modes import weight_errors
+from vcmc.testing.gaussians import GaussianShards
+
+
+def combined(mixture, num_shards, mode, num_draws=4000):
+    """Combine draws of shards that are all around one mode."""
+    target = mixture.target(num_shards)
+    shape = num_shards, 2000 if num_shards == 1 else 200, mixture.means.shape[1]
+    noise = np.random.default_rng(0).normal(size=shape)
+    root = np.sqrt(num_shards) * np.linalg.cholesky(mixture.covariances[mode])
+    draws = jnp.asarray(mixture.means[mode] + noise @ root.T)
+    shards = Subposteriors(draws, target.model.space, target, num_posterior_draws=num_draws)
+    return Modes()(shards)
+
+
+def assert_right(found, mixture):
+    """Weights are within four standard errors, and the moments of every mode are right."""
+    modes = found.modes
+    assert len(modes.weights) == len(mixture.weights)
+    assert modes.standard_errors.max() < 0.01
+    draws = np.asarray(found.draws)
+    for number, centre in enumerate(modes.regions.centres):
+        true = int(np.argmin(np.linalg.norm(mixture.means - centre, axis=1)))
+        error = modes.standard_errors[number]
+        assert abs(modes.weights[number] - mixture.weights[true]) < 4 * error
+        part = draws[modes.labels == number]
+        assert len(part) == pytest.approx(modes.weights[number] * len(draws), abs=1)
+        sds = np.sqrt(np.diag(mixture.covariances[true]))
+        assert (np.abs(part.mean(axis=0) - mixture.means[true]) < 0.1 * sds).all()
+        np.testing.assert_allclose(part.std(axis=0), sds, rtol=0.05)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_shards_in_one_mode_make_draws_of_both(two_normals, mode):
+    assert_right(combined(two_normals, 6, mode), two_normals)
+
+
+def test_modes_that_shards_cannot_separate(normal_mixture):
+    """Six sds apart: each of ten shards has one hill over both."""
+    covariances = [np.eye(2), np.diag([1.0, 3.0])]
+    mixture = normal_mixture([0.4, 0.6], [[0.0, 0.0], [6.0, 0.0]], covariances)
+    assert_right(combined(mixture, 10, 0), mixture)
+
+
+def test_one_mode_is_combined_as_by_variational():
+    shards = GaussianShards.random(4, 2).subposteriors(400)
+    found = Modes()(shards)
+    assert found.modes is None
+    np.testing.assert_array_equal(found.draws, Variational()(shards).draws)
+
+
+def test_one_shard_with_two_modes_is_weighed(two_normals):
+    assert_right(combined(two_normals, 1, 0), two_normals)
+
+
+def test_the_same_seed_gives_the_same_draws(two_normals):
+    first, second = (combined(two_normals, 3, 0, 500) for _ in range(2))
+    np.testing.assert_array_equal(first.draws, second.draws)
+
+
+def test_combine_weighs_modes(two_normals):
+    noise = np.random.default_rng(0).normal(size=(4, 300, 2))
+    draws = {"theta": 2 * noise + two_normals.means[0]}
+    options = {"model": two_normals.model, "rows": two_normals.rows, "progress": False}
+    tree = vcmc.combine(draws, combiner=Modes(), **options)
+    assert tree.attrs["verdict"] == "good"
+    weights = tree["mode_weights"]
+    errors = weights["weight"].to_numpy() - [0.7, 0.3]
+    assert (np.abs(errors) < 4 * weights["standard_error"].to_numpy()).all()
+
+
+def test_errors_of_weights_are_those_of_the_masses():
+    errors = weight_errors(np.array([0.3, 0.7]), np.array([0.1, 0.2]))
+    np.testing.assert_allclose(errors, 0.21 * np.hypot(0.1, 0.2))
