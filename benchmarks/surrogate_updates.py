@@ -4,8 +4,9 @@
 
 For every case and seed: the largest move of a mean, in sds of the old posterior, the largest error
 of a mean and of an sd after the update, in sds of the posterior of all rows, the largest ratio of
-an estimated error's own error to its standard error, and the verdict. The truth is a closed form (normal,
-rates), a grid (cauchy, banana), or a run of `infer` on all rows, whose error is below 0.02 sd.
+an estimated error's own error to its standard error, and the verdict. The truth is a closed form
+(normal, rates), a grid (cauchy, banana), or a run of `infer` on all rows, whose error is below 0.02
+sd.
 """
 
 import argparse
@@ -45,7 +46,7 @@ def normal(generator: np.random.Generator, shift: float) -> Case:
 
     def simulate(count: int, shift: float) -> Rows:
         x = generator.normal(size=(count, 3))
-        return {"x": x, "y": x @ (np.ones(3) + [shift, 0, 0]) + generator.normal(size=count)}
+        return {"x": x, "y": x @ np.array([1 + shift, 1, 1]) + generator.normal(size=count)}
 
     def truth(rows: Rows) -> Moments:
         precision = rows["x"].T @ rows["x"] + np.eye(3) / 100
@@ -63,7 +64,7 @@ def regression(kind: str, generator: np.random.Generator, shift: float) -> Case:
     def simulate(count: int, shift: float) -> Rows:
         x = generator.normal(size=(count, 4))
         x[:, 0] = 1
-        linear = x @ (beta + [0, shift, 0, 0])
+        linear = x @ (beta + np.array([0, shift, 0, 0]))
         if kind == "logistic":
             y = (generator.uniform(size=count) < 1 / (1 + np.exp(-linear))).astype(float)
         else:
@@ -73,7 +74,7 @@ def regression(kind: str, generator: np.random.Generator, shift: float) -> Case:
     def truth(rows: Rows) -> Moments:
         tree = vcmc.infer(model, rows, num_shards=8, progress=False)
         assert tree.attrs["verdict"] == "good", tree.attrs["verdict_text"]
-        return _moments(tree, model)
+        return _moments(tree)
 
     sd = 0.055 if kind == "logistic" else 0.024
     return Case(model, simulate(2000, 0), simulate(1000, shift * 3 * sd), truth, 8)
@@ -171,7 +172,7 @@ def _grid_moments(log_density: np.ndarray, axes: list[np.ndarray]) -> Moments:
     return means, np.sqrt(variances)
 
 
-def _moments(tree: DataTree, model: vcmc.Model) -> Moments:
+def _moments(tree: DataTree) -> Moments:
     posterior = tree["posterior"].to_dataset().transpose("chain", "draw", ...)
     values = [
         posterior[name].to_numpy().reshape(posterior.sizes["chain"] * posterior.sizes["draw"], -1)
@@ -198,7 +199,7 @@ def measure(name: str, seed: int, shift: float) -> dict[str, Any]:
     new = update_without_rows(old, case.model, case.new, seed=seed + 1000, progress=False)
     both = {key: np.concatenate([case.old[key], case.new[key]]) for key in case.old}
     mean, sd = case.truth(both)
-    (old_mean, old_sd), (new_mean, new_sd) = (_moments(tree, case.model) for tree in (old, new))
+    (old_mean, old_sd), (new_mean, new_sd) = (_moments(tree) for tree in (old, new))
     names = list(new["posterior"].data_vars)
     # of means as the result corrects them
     known, ses = (

@@ -41,6 +41,7 @@ CHECKED = [
     "inference.shard_summary",
     "linalg",
     "model",
+    "models.surrogate",
     "results.tree",
     "samplers.base",
     "samplers.nuts",

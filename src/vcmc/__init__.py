@@ -35,6 +35,7 @@ from .inference.refinement import refine
 from .inference.run_states import history, restore
 from .inference.updating import update
 from .model import Model
+from .models.frontends.bambi import from_bambi
 from .models.frontends.numpyro import from_numpyro
 from .models.frontends.pymc import from_pymc
 from .results.draw_files import read_draws
@@ -101,6 +102,7 @@ __all__ = [
     "evidence",
     "executors",
     "forget",
+    "from_bambi",
     "from_numpyro",
     "from_pymc",
     "history",

@@ -119,3 +119,18 @@ def test_components_that_stand_still_do_not_switch():
 def test_twins_are_named(draws):
     draws[3] = draws[1, ::-1, ::-1]
     assert broken_shards(draws) == {3: "its draws are the same as those of shard 1"}
+
+
+def test_batches_that_disagree_are_named_though_shards_agree_within_them():
+    generator = np.random.default_rng(12)
+    draws = generator.normal(size=(6, 1, 400, 1)) + 0.5 * generator.normal(size=(6, 1, 1, 1))
+    draws[3:] += 12.0
+    space = Product({"a": Real()})
+    params = {"a": draws[..., 0]}
+    rhat, ess = shard_rhat(params), shard_ess(params)
+    warnings = shard_warnings(draws, rhat, ess, {}, space, batches=[0, 0, 0, 2, 2, 2])
+    assert warnings.notes == []
+    (remark,) = warnings.remarks
+    assert remark.startswith("The batches of rows disagree on a (batch 0 and batch 2 are ")
+    same = shard_warnings(draws[:3], rhat, ess, {}, space, batches=[0, 1, 1])
+    assert same.notes == same.remarks == []

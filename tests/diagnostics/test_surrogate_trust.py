@@ -63,7 +63,7 @@ def test_weighted_old_draws_agree_with_the_right_result():
         old = generator.normal(size=(2000, 3))
         new = generator.normal(size=(NUM_DRAWS, 3))
         new[:, 0] = 0.25 + new[:, 0] / 2**0.5
-        weighted = weighted_draws(likelihood(old), old, new)
+        weighted = weighted_draws(likelihood(old), old, new, 2000.0)
         assert weighted.pareto_k < 0.5
         alarms += bool(contradiction(weighted, NAMES))
     assert alarms <= 1  # of 600 comparisons at four standard errors
@@ -74,19 +74,29 @@ def test_weighted_old_draws_contradict_a_wrong_result():
     old = generator.normal(size=(2000, 3))
     new = generator.normal(size=(NUM_DRAWS, 3))
     new[:, 0] = 0.6 + new[:, 0] / 2**0.5  # by 0.35, half an sd
-    weighted = weighted_draws(likelihood(old), old, new)
+    weighted = weighted_draws(likelihood(old), old, new, 2000.0)
     text = contradiction(weighted, NAMES)
     assert "of a is off by +0." in text
     assert "rows=old_rows" in text
 
 
+def test_correlated_old_draws_count_for_fewer():
+    generator = np.random.default_rng(10)
+    old, new = generator.normal(size=(2000, 1)), generator.normal(size=(NUM_DRAWS, 1))
+    all_of_them, fewer = (
+        weighted_draws(likelihood(old), old, new, count) for count in (5000.0, 500.0)
+    )
+    np.testing.assert_allclose(fewer.effective, all_of_them.effective / 4)
+    np.testing.assert_allclose(fewer.standard_errors, 2 * all_of_them.standard_errors)
+
+
 def test_uneven_weights_say_nothing():
     generator = np.random.default_rng(6)
     old = generator.normal(size=(2000, 1))
-    weighted = weighted_draws(-50 * (old[:, 0] - 4) ** 2, old, old)
+    weighted = weighted_draws(-50 * (old[:, 0] - 4) ** 2, old, old, 2000.0)
     assert weighted.differences is None
     assert contradiction(weighted, NAMES) == ""
-    nowhere = weighted_draws(np.full(2000, -np.inf), old, old)
+    nowhere = weighted_draws(np.full(2000, -np.inf), old, old, 2000.0)
     assert nowhere == WeightedDraws(0.0, np.inf)
 
 

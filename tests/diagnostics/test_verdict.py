@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vcmc.diagnostics.selfcheck import Errors, SelfCheck
-from vcmc.diagnostics.verdict import Evidence, judge
+from vcmc.diagnostics.verdict import Diagnosis, Evidence, judge, judge_again
 
 
 def check(errors, **others):
@@ -118,3 +118,23 @@ def test_advice_is_given_where_it_helps():
     assert "vcmc.refine(tree, model, rows)" in verdict(mean=0.5).text
     assert "vcmc.refine" not in verdict(notes=["shards 3 disagree."]).text
     assert "vcmc.refine" not in verdict(num_not_finite=3).text
+
+
+def test_larger_standard_errors_and_further_doubts_lower_a_verdict():
+    def errors(mean, mean_se):
+        zero = np.zeros(1)
+        return {"a": Errors(zero + mean, zero + mean_se, *[zero] * 6)}
+
+    good = Diagnosis("good", errors=errors(0.0, 0.01))
+    same = judge_again(good, errors(0.0, 0.05), Evidence(5000.0))
+    assert same.verdict == "good"
+    assert float(same.errors["a"].mean_se[0]) == 0.05
+    uncertain = judge_again(good, errors(0.0, 0.3), Evidence(5000.0))
+    assert uncertain.verdict == "doubtful"
+    assert "may be off" in uncertain.text
+    wrong = judge_again(good, errors(0.5, 0.05), Evidence(5000.0, doubts=["A doubt."]))
+    assert wrong.verdict == "poor"
+    assert "A doubt." in wrong.reasons
+    assert judge_again(good, errors(0.0, 0.01), Evidence(5000.0, ["A fault."])).verdict == "poor"
+    poor = Diagnosis("poor", ["The mean of a is off."])
+    assert judge_again(poor, {}, Evidence(5000.0, remarks=["A remark."])).verdict == "poor"

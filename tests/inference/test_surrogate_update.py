@@ -6,7 +6,7 @@ import pytest
 from scipy.special import digamma, polygamma
 
 import vcmc
-from vcmc.inference.surrogate_update import OLD_RESULT, _old_doubts
+from vcmc.inference.surrogate_assessment import OLD_RESULT
 from vcmc.results.tree import add_groups
 
 
@@ -162,12 +162,6 @@ def test_results_without_rows_cannot_be_updated_with_some_of_them(linear):
     without_rows = add_groups(old, {}, {"surrogate_maps": 0})
     with pytest.raises(ValueError, match="without its earlier rows"):
         vcmc.update(without_rows, model, old_rows, rows=old_rows, progress=False)
-
-
-def test_draws_without_a_diagnosis_are_doubtful(linear):
-    unknown = add_groups(linear[2], {}, {"verdict": "unknown"})
-    assert "not known" in _old_doubts(unknown)[0]
-    assert _old_doubts(linear[2]) == []
 
 
 def group_model():

@@ -147,6 +147,8 @@ class Combined:
     notes: list[str] = field(default_factory=list)
     learned: Any = None
     pairs: Int[np.ndarray, "shard draw"] | None = None
+    exact: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 class AbstractCombiner(eqx.Module):

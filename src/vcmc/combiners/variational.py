@@ -29,7 +29,6 @@ from ..space import Product
 from ..target import Minibatch, Target
 from ..variational.adaptive import Adaptive
 from ..variational.entropies import AbstractEntropy, GaussianSum, Relaxed
-from ..variational.marginal_shapes import shape_draws
 from ..variational.newton import Newton
 from ..variational.objective import Objective
 from ..variational.optimizer import (
@@ -40,6 +39,7 @@ from ..variational.optimizer import (
     random_batch,
 )
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
+from .shapes import Shaped, shaped
 
 MAX_ALIGNMENTS = 5  # rounds of learning weights and aligning labels again
 NUM_COMPARISONS = 10  # batches by which the final weights are compared with the initial ones
@@ -118,27 +118,23 @@ class Variational(AbstractCombiner):
             notes += loss
         notes += _noise_note(results[-1], shards.space.dim)
         objective, weights = final
+        draws = np.asarray(objective.aggregate(weights))
+        result = Shaped(draws)
+        if isinstance(self.optimizer, Newton):
+            result = shaped(draws, shards, results[-1].evaluated)
+        is_average = not result.exact
         return Combined(
-            self._shaped(objective.aggregate(weights), shards, results[-1]),
-            with_weights(objective.aggregator, weights).shard_weights(),
+            jnp.asarray(result.draws),
+            with_weights(objective.aggregator, weights).shard_weights() if is_average else None,
             {
                 "objective": np.concatenate([result.values for result in results]),
                 "objective_error": np.concatenate([result.errors for result in results]),
             },
             notes,
             weights,
-            shards.pairs,
-        )
-
-    def _shaped(
-        self, draws: Float[Array, "draw dim"], shards: Subposteriors, result: OptimizationResult
-    ) -> Float[Array, "draw dim"]:
-        """Return the combined draws with the target's marginal shapes, if they lack them."""
-        if result.evaluated is None or result.failed or shards.space.labelled():
-            return draws
-        target = cast(Target, shards.target)
-        return jnp.asarray(
-            shape_draws(np.asarray(draws), *result.evaluated, target=target, seed=shards.seed)
+            shards.pairs if is_average else None,
+            result.exact,
+            result.settings,
         )
 
     def _optimize(

@@ -101,7 +101,7 @@ class WeightedDraws(NamedTuple):
 
 
 def weighted_draws(
-    log_likelihoods: Float[np.ndarray, " draw"], old: Values, new: Values
+    log_likelihoods: Float[np.ndarray, " draw"], old: Values, new: Values, num_effective: float
 ) -> WeightedDraws:
     """Compare a result with old draws that are weighted by the likelihood of new rows.
 
@@ -109,12 +109,14 @@ def weighted_draws(
         log_likelihoods: of the new rows, at some old draws.
         old: quantities of these draws.
         new: quantities of the result's draws.
+        num_effective: number of independent draws that the old ones are worth.
     """
     log_likelihoods = np.where(np.isfinite(log_likelihoods), log_likelihoods, -np.inf)
     if not np.isfinite(log_likelihoods).any():
         return WeightedDraws(0.0, np.inf)
     weights, shape = smoothed_weights(log_likelihoods)
-    effective = float(1 / np.sum(weights**2))
+    share = min(1.0, num_effective / len(old))  # of draws of chains, which are correlated
+    effective = share * float(1 / np.sum(weights**2))
     if not (shape < MAX_PARETO_K and effective > MIN_EFFECTIVE):
         return WeightedDraws(effective, shape)
     own = WeightedStatistics.of(new).own
@@ -128,7 +130,7 @@ def weighted_draws(
     ]
     # few draws around a quantile may be close together by chance
     normal = np.array([[STANDARD_ERRORS[statistic]] for statistic in STATISTICS])
-    errors = np.maximum(np.std(resampled, axis=0) / sds, normal / effective**0.5)
+    errors = np.maximum(np.std(resampled, axis=0) / sds / share**0.5, normal / effective**0.5)
     return WeightedDraws(effective, shape, (own - whole) / sds, errors)
 
 

@@ -146,6 +146,8 @@ class Evidence(NamedTuple):
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         reweighted: whether the errors were estimated by importance sampling.
         labels: dims and coords of parameters.
+        weighted: whether draws of a known density were weighted by the target's, so that they are
+            right where scores do not tell how right they are.
     """
 
     ess: float
@@ -155,6 +157,7 @@ class Evidence(NamedTuple):
     exact: str = ""
     reweighted: bool = False
     labels: Labels = NO_LABELS
+    weighted: bool = False
 
 
 def judge(
@@ -174,10 +177,11 @@ def judge(
     if check is None:
         return Diagnosis("unknown", notes)
     faults = [*_faults(check, errors, evidence), *evidence.faults]
-    basis = "" if errors else _unknown_errors(check)
+    basis = "" if errors or evidence.weighted else _unknown_errors(check)
     uncertainties: list[str] = []
     if not faults:
-        uncertainties = [*_uncertainties(errors, evidence), *evidence.doubts]
+        unclear = [] if evidence.weighted else _uncertainties(errors, evidence)
+        uncertainties = [*unclear, *evidence.doubts]
         if basis and not evidence.exact:
             uncertainties.insert(0, basis)
     if faults or uncertainties or not check.not_linear <= MAX_GAUSSIAN_SHARE:
@@ -185,8 +189,8 @@ def judge(
     level: Level = "poor" if faults else "doubtful" if uncertainties or notes else "good"
     numbers = (check.pareto_k, check.ksd, check.ksd_p_value, check.not_linear)
     can_be_refined = bool(faults or uncertainties) and not check.num_not_finite
-    if level == "good" and basis:
-        basis += f" {evidence.exact}"
+    if level == "good" and (basis or evidence.weighted):
+        basis = f"{basis} {evidence.exact}".strip()
     return Diagnosis(
         level,
         faults + uncertainties + notes,

@@ -104,6 +104,7 @@ def assess(
     remarks: Sequence[str] = (),
     exact: str = "",
     is_refined: bool = False,
+    is_weighted: bool = False,
     source: DrawSource | None = None,
 ) -> Assessment:
     """Estimate the errors of posterior draws; without a target they are unknown.
@@ -116,13 +117,21 @@ def assess(
         remarks: warnings about few shards, which do not matter if scores say that all is well.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
         is_refined: whether the draws are refined already, so that refining is not advised.
+        is_weighted: whether draws of a known density were weighted by the target's.
         source: where the draws come from, if they are paired draws of shards.
     """
     notes, remarks = _sentences(notes), _sentences(remarks)
     if target is None:
         return Assessment(judge(None, {}, notes, Evidence(np.nan)), notes, remarks)
     diagnosis = diagnose_draws(
-        points, target, notes, seed, remarks=remarks, exact=exact, source=source
+        points,
+        target,
+        notes,
+        seed,
+        remarks=remarks,
+        exact=exact,
+        is_weighted=is_weighted,
+        source=source,
     )
     if is_refined:
         diagnosis = replace(diagnosis, can_be_refined=False)
@@ -142,6 +151,7 @@ def diagnose_draws(
     *,
     remarks: Sequence[str] = (),
     exact: str = "",
+    is_weighted: bool = False,
     source: DrawSource | None = None,
 ) -> Diagnosis:
     """Judge draws by full-data scores at some of them, and by what lies around them.
@@ -153,11 +163,14 @@ def diagnose_draws(
         seed: seed of the choice of draws at which the target is evaluated.
         remarks: warnings about few shards.
         exact: how the draws were made, if they are exact up to Monte Carlo error.
+        is_weighted: whether draws of a known density were weighted by the target's, which was
+            compared with it around them, too.
         source: where the draws come from, if they are paired draws of shards.
     """
     try:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            return _diagnose_draws(points, target, notes, seed, remarks, exact, source)
+            evidence = Evidence(np.nan, (), (), remarks, exact, weighted=is_weighted)
+            return _diagnose_draws(points, target, notes, seed, evidence, source)
     except (np.linalg.LinAlgError, ArithmeticError) as error:  # a verdict, too
         reason = (
             f"The errors cannot be estimated: the diagnosis failed ({type(error).__name__}: "
@@ -171,11 +184,10 @@ def _diagnose_draws(
     target: Target,
     notes: list[str],
     seed: int,
-    remarks: Sequence[str],
-    exact: str,
+    evidence: Evidence,
     source: DrawSource | None,
 ) -> Diagnosis:
-    model = target.model
+    model, exact = target.model, evidence.exact
     flat = points.reshape(-1, points.shape[2])
     names = model.space.coordinates
 
@@ -195,7 +207,7 @@ def _diagnose_draws(
     check = self_check(flat, target, quantities, seed, source)
     mode = other_mode(flat, target, seed)
     faults = [mode.sentence(model.space)] if mode else []
-    doubts = profile_doubts(profile(flat, target, seed), names)
+    doubts = [] if evidence.weighted else profile_doubts(profile(flat, target, seed), names)
     if model.local is not None:
         integral_faults, integral_doubts = integral_sentences(check_integrals(flat, target, seed))
         faults, doubts = faults + integral_faults, doubts + integral_doubts
@@ -210,7 +222,13 @@ def _diagnose_draws(
     if known is not None:
         shapes = {name: values.shape[1:] for name, values in params_at(jnp.asarray(flat)).items()}
         errors = _by_parameter(known, shapes)
-    evidence = Evidence(ess, faults, doubts, remarks, exact, reweighted is not None, model.labels)
+    evidence = evidence._replace(
+        ess=ess,
+        faults=faults,
+        doubts=doubts,
+        reweighted=reweighted is not None,
+        labels=model.labels,
+    )
     return judge(check, errors, notes, evidence)
 
 

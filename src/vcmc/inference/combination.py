@@ -13,7 +13,7 @@ from ..data.partition import check_seed
 from ..data.space_description import describe_space
 from ..diagnostics.repeated_shards import repeated_shards
 from ..diagnostics.sampling_error import DrawSource
-from ..diagnostics.shards import broken_shards, has_converged
+from ..diagnostics.shards import ShardWarnings, broken_shards, has_converged
 from ..executors import executor_of
 from ..model import Derived, Model
 from ..progress import ProgressDisplay, ProgressMode
@@ -80,6 +80,11 @@ class Posterior(NamedTuple):
     source: DrawSource | None = None
     needs_more_draws: bool = False
 
+    @property
+    def is_weighted(self) -> bool:
+        """Whether the draws are proposals of a bent map, whose density is known."""
+        return "bent_pareto_k" in self.settings
+
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # points far from all mass
 def combine_shards(
@@ -106,23 +111,34 @@ def combine_shards(
         "optimization": combined.trace,
     }
     notes = _prior_doubts(combiner, prior, shards.num_shards)
-    warnings = summary.shard_warnings(stats, space, prior)
     source = None
-    if shards.num_shards > 1:
+    if combined.exact:
+        source = DrawSource(combined.settings.get("bent_ess"))
+    elif shards.num_shards > 1:
         uses_target = combiner.needs.target
         source = DrawSource.of_shards(combined.pairs, summary.ess, summary.counts, uses_target)
-    needs_more = not has_converged(summary.rhat, summary.ess, min(summary.counts))
+    # doubts about the shards do not matter to exact draws
+    warnings = summary.shard_warnings(stats, space, prior)
+    if combined.exact:
+        notes, warnings = [], ShardWarnings([], [])
+    else:
+        notes = notes + combined.notes + warnings.notes
+    needs_more = not (
+        combined.exact or has_converged(summary.rhat, summary.ess, min(summary.counts))
+    )
     if source is not None and source.shard_ess is not None and weights is not None:
         variances = np.stack([np.var(draws, axis=0) for draws in shards])
         needs_more |= needs_more_draws(np.asarray(weights), variances, source.shard_ess)
     return Posterior(
         np.asarray(points),
         {name: group for name, group in groups.items() if group},
-        notes + combined.notes + warnings.notes,
+        notes,
         {
             "paired": int(combined.pairs is not None),
             "uses_target": int(combiner.needs.target or shards.num_shards == 1),
+            **combined.settings,
         },
+        combined.exact,
         remarks=tuple(warnings.remarks),
         source=source,
         needs_more_draws=needs_more,
@@ -254,7 +270,14 @@ def combine(
     if not isinstance(named, StreamedDraws):
         notes += repeated_shards(summary.sample, summary.ess)
     assessment = assess(
-        combined.points, target, notes, seed, remarks=combined.remarks, source=combined.source
+        combined.points,
+        target,
+        notes,
+        seed,
+        remarks=combined.remarks,
+        exact=combined.exact,
+        is_weighted=combined.is_weighted,
+        source=combined.source,
     )
     clock.lap("diagnose")
     settings: dict[str, Any] = {
@@ -278,7 +301,7 @@ def combine(
         )
         settings["groups"] = target.model.local.groups
         clock.lap("locals")
-    settings |= combined.settings | clock.seconds
+    settings |= combined.settings | clock.seconds | {"exact": combined.exact}
     return result_tree(groups, settings, assessment)
 
 

@@ -54,5 +54,13 @@ def diagnose(
     points = posterior_points(tree, target.model)
     notes, exact = text_list(tree, "shard_warnings"), str(tree.attrs.get("exact", ""))
     remarks = text_list(tree, "shard_remarks")
-    source = stored_source(tree)
-    return diagnose_draws(points, target, notes, seed, remarks=remarks, exact=exact, source=source)
+    return diagnose_draws(
+        points,
+        target,
+        notes,
+        seed,
+        remarks=remarks,
+        exact=exact,
+        is_weighted="bent_pareto_k" in tree.attrs,
+        source=stored_source(tree),
+    )

@@ -45,7 +45,7 @@ from .model_rows import model_rows
 from .partitioning import as_partition
 from .request import Request, supports_prior
 from .run_record import RunRecord
-from .shard_count import check_normality, check_silent
+from .shard_count import MAX_SHARD_NON_NORMALITY, check_normality, check_silent
 
 MIN_ACCEPTANCE_RATE = 0.25  # of independence sampling: an effective draw takes seven values
 # Of a shard: above, independent proposals seldom reach its tails. Scores correct the moments of
@@ -259,6 +259,11 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
                 measure = non_normality(density, start)
                 if request.may_reduce_shards:
                     check_normality(measure, target.num_shards, request.executor)
+                other = _other_prior_power(target, request, measure)
+                if other is not None:
+                    changed = target.shard_cache.density(0, other, likelihood_power)
+                    if (closer := non_normality(changed, start)) < measure:
+                        measure, prior_power, density = closer, other, changed
             sampler = _choose_sampler(sampler or NUTS(), measure, start.size)
             # with local parameters, an evaluation is costly
             is_costly = target.model.local is not None and start.size <= MAX_FITTED_DIM
@@ -295,6 +300,21 @@ def _powers(target: Target, request: Request) -> tuple[float | tuple[float, floa
         # shard is the subposterior of the params, and full-data scores correct for the difference.
         return share if target.model.local is None else (share, 1.0), 1.0
     return 1.0, float(num_shards) if prior == "powered" else 1.0
+
+
+def _other_prior_power(
+    target: Target, request: Request, non_normality: float
+) -> tuple[float, float] | None:
+    """Return powers of prior and Jacobian for shards that are hard to sample, if there are any.
+
+    A shard without an event has the K-th root of the prior of a rate, and in log coordinates a left
+    tail K times as long. With the whole Jacobian it has the K-th root of the prior of the
+    parameter. Full-data scores correct for the difference.
+    """
+    is_hard = non_normality > MAX_SHARD_NON_NORMALITY and target.num_shards > 1
+    if is_hard and request.prior == "subposterior" and request.combiner.needs.scores:
+        return 1 / target.num_shards, 1.0
+    return None
 
 
 def _own_sampler(target: Target, prior: Prior) -> Any:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from ..combiners.shapes import BENT_SETTINGS
 from ..data.params import to_params
 from ..diagnostics.importance import smoothed_weights
 from ..diagnostics.modes import OtherMode, other_mode
@@ -159,6 +160,7 @@ def refine(
             "optimization",
             "paired",
             "uses_target",
+            *BENT_SETTINGS,
             LOCAL_DRAWS,
             *ERROR_GROUPS.values(),
         ),

@@ -163,9 +163,9 @@ def combine_draws(
     seconds = {"sample_seconds": draws.seconds} if draws.seconds else {}
     return posterior._replace(
         groups=posterior.groups | seconds | model.labels.groups,
-        notes=prepared.warnings.notes + posterior.notes,
-        remarks=(*prepared.warnings.remarks, *posterior.remarks),
-        exact=ONE_SHARD if target.num_shards == 1 else "",
+        notes=[] if posterior.exact else prepared.warnings.notes + posterior.notes,
+        remarks=() if posterior.exact else (*prepared.warnings.remarks, *posterior.remarks),
+        exact=ONE_SHARD if target.num_shards == 1 else posterior.exact,
     )
 
 
@@ -205,6 +205,7 @@ def _assess(
             remarks=posterior.remarks,
             exact=posterior.exact,
             is_refined=is_refined,
+            is_weighted=posterior.is_weighted,
             source=posterior.source,
         )
         stage.finish()

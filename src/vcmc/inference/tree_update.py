@@ -35,6 +35,7 @@ from .partitioning import as_partition
 from .request import Request
 from .shard_count import MAX_SHARD_BYTES, TooManyShards, slots_of
 from .stored_update import SAMPLE_STREAM, SPLIT_STREAM, UpdateOptions, stream_seed
+from .surrogate_assessment import MAPS
 from .update_groups import BATCHES, UPDATES, now, update_groups
 from .update_stages import Batch, UpdateResult, starts_from, update_posterior
 
@@ -114,7 +115,7 @@ def check_tree(tree: Any, model: Model) -> None:
             "an update needs the draws of shards, the group 'subposterior', which this result does "
             "not have. Make one with vcmc.infer."
         )
-    if "surrogate_maps" in tree.attrs:
+    if MAPS in tree.attrs:
         raise ValueError(
             "this result was made without its earlier rows, so that it has no shards of them. "
             "Update it without rows= again, or go back to the last result that had its rows."

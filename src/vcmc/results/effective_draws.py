@@ -21,6 +21,8 @@ def stored_source(tree: "DataTree") -> DrawSource | None:
         return None
     if int(tree.attrs["num_shards"]) == 1 or "subposterior" not in tree.children:
         return None
+    if "bent_ess" in tree.attrs:
+        return DrawSource(float(tree.attrs["bent_ess"]))
     posterior, ess = tree["posterior"].sizes, tree["subposterior_ess"]
     num_shards, num_draws = int(tree.attrs["num_shards"]), posterior["chain"] * posterior["draw"]
     counts = tree.attrs.get("draw_counts")

@@ -67,7 +67,7 @@ class NUTS(AbstractSampler):
         num_chains: chains per shard.
         target_accept: target acceptance rate of the step size. Raise it if steps diverge.
         whiten: run in coordinates whitened by the curvature at the start; by default for up to
-            500 coordinates.
+            2,000 coordinates.
         max_depth: a trajectory has at most 2^max_depth steps.
 
     >>> NUTS(num_warmup=300, num_chains=2).target_accept

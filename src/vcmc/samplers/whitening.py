@@ -18,9 +18,10 @@ from ..linalg.operators import DenseOperator, IdentityOperator
 from ..linalg.whitening import Whitening
 from ..space import Point, Scalar
 
-# coordinates: the curvature costs a gradient for each, and a chain holds a matrix of 8 MB;
-# in 600 dimensions, logistic chains then need a tenth of the gradients
-MAX_WHITENED_DIM = 1000
+# coordinates: the curvature costs a gradient for each, and a chain holds a matrix of 32 MB; in 600
+# dimensions, logistic chains then need a tenth of the gradients, and crossed effects with 1133
+# coordinates (benchmarks/crossed.py) end in minutes
+MAX_WHITENED_DIM = 2000
 MAX_NEWTON_SDS = 3.0  # along each whitened axis: a shard's mode is about one from the common mode
 NUM_NEWTON_STEPS = 2  # with one curvature
 MAX_HALVINGS = 4  # of a step that lowers the log density

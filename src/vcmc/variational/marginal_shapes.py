@@ -75,6 +75,12 @@ class _Marginal(NamedTuple):
         return self.mean + self.sd * np.interp(levels, shares, GRID)
 
 
+def lack_shapes(draws: Draws, points: Draws, scores: Draws) -> bool:
+    """Return whether draws clearly lack the target's shape along a coordinate."""
+    marginals = _marginals(draws, _covariance(draws), points, scores, FIRST_DEGREE)
+    return _are_seen(marginals, list(map(_largest_move, marginals, draws.T)))
+
+
 def shape_draws(draws: Draws, points: Draws, scores: Draws, target: Target, seed: int) -> Draws:
     """Return draws with the target's marginal shapes, if they clearly lack them.
 
@@ -90,15 +96,19 @@ def shape_draws(draws: Draws, points: Draws, scores: Draws, target: Target, seed
     covariance = _covariance(draws)
     marginals = _marginals(draws, covariance, points, scores, FIRST_DEGREE)
     moves = list(map(_largest_move, marginals, draws.T))
-    is_seen = [
-        move > max(MIN_SEEN_MOVE, MIN_SIGNIFICANCE * marginal.noise)
-        for move, marginal in zip(moves, marginals, strict=True)
-    ]
-    if not any(is_seen):
+    if not _are_seen(marginals, moves):
         return draws
     num_points = _sufficient_points(_marginals(draws, covariance, points, scores, DEGREE))
     moved = _moved(draws, covariance, marginals)
     return _shaped(moved, draws, max(moves), target, num_points, np.random.default_rng((seed, 5)))
+
+
+def _are_seen(marginals: list[_Marginal], moves: list[float]) -> bool:
+    """Return whether one of the moves that marginals suggest is large, and not noise."""
+    return any(
+        move > max(MIN_SEEN_MOVE, MIN_SIGNIFICANCE * marginal.noise)
+        for move, marginal in zip(moves, marginals, strict=True)
+    )
 
 
 def _shaped(

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import erfcx
-from scipy.stats import halfcauchy, norm, t
+from scipy.stats import binom, halfcauchy, norm, t
 
 from vcmc.models.frontends.graph import Graph, ancestors, jaxify
 
@@ -38,6 +38,18 @@ def test_logarithms_of_constants_have_64_bits(pm):
     values = graph.function(terms)({"location": 0.3, "scale": 1.7}, {"y": Y})
     expected = [norm.logpdf(0.3, 0, 10), halfcauchy.logpdf(1.7, 0, 5), t.logpdf(Y, 3, 0.3, 1.7)]
     np.testing.assert_allclose(values, [np.sum(value) for value in expected], rtol=1e-13)
+
+
+def test_functions_of_integers_have_64_bits(pm):
+    """PyMC holds counts in 32 bits, and JAX takes their log-gamma function in as many."""
+    rows = {"won": np.array([1, 4, 9]), "trials": np.array([5, 7, 11])}
+    with pm.Model() as model:
+        won, trials = (pm.Data(name, array) for name, array in rows.items())
+        pm.Binomial("obs", trials, pm.Beta("share", 1, 1), observed=won)
+    graph = Graph(model, list(rows))
+    (values,) = graph.function([graph.log_density(model["obs"])])({"share": 0.3}, rows)
+    expected = binom.logpmf(rows["won"], rows["trials"], 0.3)
+    np.testing.assert_allclose(values, expected, rtol=1e-13)
 
 
 def test_categories_of_many_rows(pm):

@@ -62,7 +62,7 @@ class Graph:
             )
             for rv in model.free_RVs
         }
-        self.rows = {model[name]: model[name].type(name) for name in row_names}
+        self.rows = {model[name]: _wide_type(model[name])(name) for name in row_names}
         observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
         self._all_values = {**self.values, **observed}
         try:
@@ -95,7 +95,8 @@ class Graph:
         from pytensor.compile.mode import Mode
         from pytensor.graph.replace import clone_replace
 
-        shapes = clone_replace([variable.shape for variable in variables], replace=self.rows)
+        shapes = [variable.shape for variable in variables]
+        shapes = clone_replace(shapes, replace=self.rows, rebuild_strict=False)
         run = function(
             list(self.rows.values()),
             shapes,
@@ -109,8 +110,14 @@ class Graph:
         from pytensor.graph.replace import clone_replace
 
         outputs = clone_replace(list(outputs), replace=self._all_values)
-        outputs = clone_replace(outputs, replace=self.rows)
+        outputs = clone_replace(outputs, replace=self.rows, rebuild_strict=False)
         return clone_replace(outputs, replace=_doubles(outputs), rebuild_strict=False)
+
+
+def _wide_type(data: Any) -> Any:
+    """Return the type of data in 64 bits: JAX's log-gamma function of 32-bit integers has 32."""
+    kind = np.dtype(data.dtype).kind
+    return data.type.clone(dtype={"i": "int64", "u": "int64", "f": "float64"}.get(kind, data.dtype))
 
 
 def _doubles(outputs: Iterable[Any]) -> dict[Any, Any]:

@@ -1,6 +1,6 @@
 """The data of the report page's section on updates: estimates after each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,15 +44,11 @@ def update_contents(tree: "DataTree", elements: Sequence[Quantity]) -> dict[str,
             for number in range(count)
         ],
         "estimates": {
-            quantity.label: [
-                [
-                    as_number(value, 8)
-                    for value in np.asarray(moments[group][quantity.name])[
-                        (slice(None), *quantity.indices)
-                    ]
-                ]
-                for group in (MEAN, SD)
-            ]
+            quantity.label: [_by_update(moments[group], quantity) for group in (MEAN, SD)]
             for quantity in known[: max(1, MAX_VALUES // (2 * count))]
         },
     }
+
+
+def _by_update(values: Mapping[str, np.ndarray], quantity: Quantity) -> list[float | int | None]:
+    return [as_number(estimates[quantity.indices], 8) for estimates in values[quantity.name]]
