@@ -239,8 +239,8 @@ def _number_of_shards(
     """Return the number of shards for new rows, and those that they are merged with."""
     size = _size(pool, settings.group_column)
     number = count_for_share(size / total, settings.num_slots)
-    if is_merged:  # with a large shard: the next small batch is to find a smaller one
-        number = max(number, 2)
+    if is_merged:  # perhaps with a large shard: the next small batch is to find a smaller one
+        number = 2
     elif sum(array.nbytes for array in pool.values()) <= MAX_UNSPLIT_BYTES:
         number = 1
     return max(1, min(number, size // useful))
