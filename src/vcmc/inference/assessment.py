@@ -234,20 +234,18 @@ def _diagnose_draws(
     check = self_check(flat, target, quantities, seed, source)
     mode = search.other
     faults = [mode.sentence(model.space)] if mode else []
-    profiles = None if evidence.weighted else profile(flat, target, seed)
-    known, reweighted = check.errors, None
+    known, reweighted, is_covered = check.errors, None, evidence.weighted
     if reweighs and not check.not_linear <= MAX_GAUSSIAN_SHARE:
         reweighted = reweighted_errors(flat, target, quantities, seed, THOROUGH)
-    if reweighted is not None:  # wide proposals have seen what lies beyond the draws
-        known = reweighted
-        profiles = profiles and profiles._replace(sds=np.ones_like(profiles.sds))
+    if reweighted is not None:  # wide proposals have seen what lies beyond the draws, steps too
+        known, is_covered = reweighted, True
     elif not check.is_reliable:
         known = None
         if not exact and not check.num_not_finite:
             known = reweighted = reweighted_errors(flat, target, quantities, seed)
         if not exact and known is None and (sentence := drift(flat, target, names, seed)):
             faults.append(sentence)
-    doubts = profile_doubts(profiles, names) if profiles else []
+    doubts = [] if is_covered else profile_doubts(profile(flat, target, seed), names)
     if model.local is not None:
         integral_faults, integral_doubts = integral_sentences(check_integrals(flat, target, seed))
         faults, doubts = faults + integral_faults, doubts + integral_doubts
