@@ -64,8 +64,7 @@ def assess_modes(
         error = float(modes.standard_errors[mode])
         values = to_params(model.space, draws, model.derived) if len(draws) else {}
         assessed.append(AssessedMode(float(weight), error, pareto_k, diagnosis, values))
-    can_be_refined = not is_refined
     diagnosis = judge_modes(assessed, notes, float(len(flat)), model.labels, exact)
-    if not can_be_refined:
+    if is_refined:
         diagnosis = diagnosis.unrefinable
     return Assessment(diagnosis, notes, remarks, tuple(mode.verdict for mode in assessed))
