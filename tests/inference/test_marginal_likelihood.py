@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from scipy import stats
-from scipy.special import betaln, gammaln, multigammaln
+from scipy.special import betaln, gammaln, logsumexp, multigammaln
 
 import vcmc
 from vcmc.results.tree import make_tree
@@ -212,3 +212,21 @@ def test_exchangeable_components_are_refused():
     tree = make_tree({"posterior": {"centres": centres}}, {"num_shards": 1})
     with pytest.raises(ValueError, match="exchangeable components"):
         vcmc.evidence(tree, model, rows)
+
+
+def test_several_modes_have_a_proposal_each():
+    """theta and -theta fit alike; the integral is that of a grid."""
+    y = 4 + np.random.default_rng(0).normal(size=400)
+    model = vcmc.Model(
+        {"theta": vcmc.Real()},
+        lambda params: -0.5 * (params["theta"] - 0.2) ** 2,
+        lambda params, rows: -0.5 * (rows["y"] - params["theta"] ** 2) ** 2,
+    )
+    tree = vcmc.infer(model, {"y": y}, num_shards=4)
+    assert "mode_weights" in tree.children
+    theta, step = np.linspace(-3, 3, 60_001, retstep=True)
+    sums = np.sum(y**2) - 2 * theta**2 * np.sum(y) + 400 * theta**4
+    exact = logsumexp(-0.5 * (theta - 0.2) ** 2 - 0.5 * sums) + np.log(step)
+    found = vcmc.evidence(tree, model, {"y": y})
+    assert_close(found, exact)
+    assert found.method == "importance sampling"

@@ -125,10 +125,8 @@ class Diagnosis:
 
     @property
     def _numbers(self) -> str:
-        return (
-            f"Pareto k {self.pareto_k:.2f}, kernel Stein discrepancy {self.ksd:.3g} "
-            f"(p = {self.ksd_p_value:.2f})"
-        )
+        p_value = "" if np.isnan(self.ksd_p_value) else f" (p = {self.ksd_p_value:.2f})"
+        return f"Pareto k {self.pareto_k:.2f}, kernel Stein discrepancy {self.ksd:.3g}{p_value}"
 
     def _cells(self) -> list[tuple[str, str, str, str]]:
         """Return the table of errors as text."""

@@ -3,8 +3,8 @@ r"""The verb `evidence`: the log marginal likelihood of a model, with its standa
 $$\log p(X) = \log \int p(X \mid \theta) \, p(\theta) \, d\theta.$$
 
 The density of points, Jacobian included, has the same integral. It is estimated by importance
-sampling from a Student t with the draws' mean and covariance, or, where its ratios are uneven, by
-bridge sampling between that and the draws.
+sampling from a Student t with the draws' mean and covariance, or from a mixture of them with one
+for every mode; where the ratios are uneven, by bridge sampling between that and the draws.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,11 @@ from ..density import log_priors
 from ..diagnostics import convergence
 from ..diagnostics.bridge import LogIntegral, bridge_estimate, importance_estimate
 from ..diagnostics.html_table import html_note
+from ..diagnostics.mode_regions import ModeDraws
 from ..model import Model
-from ..samplers.proposals import Proposal
+from ..results.mode_groups import stored_modes
+from ..samplers.mixture import ModeMixture
+from ..samplers.proposals import MAX_POINTS, Proposal
 from ..target import Target
 from .arguments import check_integer
 from .assessment import posterior_points, weights_of
@@ -120,7 +123,7 @@ def evidence(
         )
     _check_exchangeable(target.model)
     _check_proper(target.model, flat.mean(axis=0))
-    estimates = _estimate(points, target, num_draws, seed)
+    estimates = _estimate(points, stored_modes(tree), target, num_draws, seed)
     return _judged(estimates, str(tree.attrs.get("verdict", "unknown")))
 
 
@@ -133,25 +136,51 @@ class Estimates(NamedTuple):
 
 
 def _estimate(
-    points: Float[np.ndarray, "chain draw dim"], target: Target, num_draws: int, seed: int
+    points: Float[np.ndarray, "chain draw dim"],
+    modes: ModeDraws | None,
+    target: Target,
+    num_draws: int,
+    seed: int,
 ) -> Estimates:
-    """Evaluate the target at some draws, and at points of a Student t fitted to the others."""
+    """Evaluate the target at some draws, and at points of a proposal fitted to the others."""
     generator = np.random.default_rng((seed, 3))
     flat = points.reshape(-1, points.shape[2])
     count = min(num_draws, len(flat) // 2)
     order = generator.permutation(len(flat))
-    held_out, others = flat[order[:count]], flat[order[count:]]
-    proposal = Proposal.of(others)
+    held_out, others = order[:count], order[count:]
+    proposal = _proposal(flat, modes, others)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        at_proposals = proposal.propose(num_draws, target, generator).log_ratios
-        values = np.asarray(target(jnp.asarray(held_out))[0])
-        at_draws = values - proposal.log_density(held_out)
-        at_draws = np.where(np.isfinite(at_draws), at_draws, -np.inf)
+        at_proposals, at_draws = (
+            _log_ratios(chosen, proposal, target)
+            for chosen in (proposal.draw(num_draws, generator), flat[held_out])
+        )
         ess = float(np.nanmin(convergence.ess(points[None])))
-        shift = proposal.log_normalizer
-        importance, shape = importance_estimate(at_proposals + shift)
-        bridge = bridge_estimate(at_draws + shift, at_proposals + shift, min(count, max(1.0, ess)))
+        importance, shape = importance_estimate(at_proposals)
+        bridge = bridge_estimate(at_draws, at_proposals, min(count, max(1.0, ess)))
     return Estimates(importance, bridge, shape)
+
+
+def _proposal(flat: Points, modes: ModeDraws | None, chosen: np.ndarray) -> ModeMixture:
+    """Return a Student t with the moments of some draws, or one for the draws of every mode."""
+    if modes is None:
+        return ModeMixture((Proposal.of(flat[chosen]),), np.ones(1))
+    regions = modes.regions
+    around = ModeMixture.around(regions.centres, regions.precisions, modes.weights)
+    parts = [flat[chosen[modes.labels[chosen] == mode]] for mode in range(len(modes.weights))]
+    proposals = [
+        Proposal.of(part)._replace(freedom=proposal.freedom) if len(part) >= MIN_DRAWS else proposal
+        for part, proposal in zip(parts, around.proposals, strict=True)
+    ]
+    return around._replace(proposals=tuple(proposals))
+
+
+def _log_ratios(
+    points: Points, proposal: ModeMixture, target: Target
+) -> Float[np.ndarray, " draw"]:
+    batches = np.array_split(points, -(-len(points) // MAX_POINTS))
+    values = np.concatenate([np.asarray(target(jnp.asarray(batch))[0]) for batch in batches])
+    log_ratios = values - proposal.log_density(points)
+    return np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
 
 
 def _judged(estimates: Estimates, verdict: str) -> LogEvidence:
