@@ -65,3 +65,17 @@ def test_exchangeable_components_have_no_distances(draws, attributes):
     assert data["exchangeable"] == bool(attributes)
     assert (data["outlierThreshold"] is None) == bool(attributes)
     assert ("distance" in data["shards"][0]) != bool(attributes)
+
+
+@pytest.mark.parametrize("is_several", [False, True])
+def test_chains_of_several_modes_are_not_compared(draws, is_several):
+    groups = {
+        "posterior": {"beta": draws.mean(axis=0)},
+        "subposterior": {"beta": draws},
+        "subposterior_rhat": {"beta": np.full((5, 3), 1.8)},
+        "subposterior_ess": {"beta": np.full((5, 3), 3.0)},
+    }
+    if is_several:
+        groups["draw_modes"] = {"mode": np.zeros((1, 200), int)}
+    shard = contents(make_tree(groups, {}))["shards"][0]
+    assert ("rhat" in shard, "ess" in shard) == (not is_several, not is_several)

@@ -40,7 +40,7 @@ MAX_CURVES = 6_000  # densities of shards, over all quantities
 MAX_ITERATIONS = 500  # points of the objective's curve
 DISTANCE_WEIGHT = 0.1  # a shard at distance 10 ranks like a mean that is 1 sd off
 SMALL_WEIGHT, LARGE_WEIGHT = 0.005, 3  # times an equal share: zero when rounded, and remarkable
-STAGES = ("start", "compile", "sample", "check", "combine", "refine", "diagnose", "locals")
+STAGES = ("start", "compile", "sample", "modes", "check", "combine", "refine", "diagnose", "locals")
 ERROR_KEYS = {
     "mean_error": "meanError",
     "mean_error_se": "meanErrorSe",
@@ -217,7 +217,8 @@ def _shards(tree: "DataTree") -> list[dict[str, Any]]:
     columns: dict[str, np.ndarray] = {}
     if "shard_sizes" in tree.attrs:
         columns["rows"] = np.atleast_1d(tree.attrs["shard_sizes"])
-    if "subposterior_rhat" in tree.children:
+    # chains that start near different modes differ on purpose
+    if "subposterior_rhat" in tree.children and "draw_modes" not in tree.children:
         columns["rhat"] = _extreme(tree, "subposterior_rhat", np.fmax)
         columns["ess"] = _extreme(tree, "subposterior_ess", np.fmin)
     stats = tree["sample_stats"].data_vars if "sample_stats" in tree.children else {}
