@@ -178,6 +178,20 @@ def _evaluate_in_turn(
     return jax.lax.fori_loop(0, num_points, evaluate, first)[1:]
 
 
+def log_prior_parts(
+    model: Model, points: Float[np.ndarray, "point dim"]
+) -> Float[np.ndarray, "point 2"]:
+    """Return the log prior densities of the params at points, and the log Jacobians."""
+    parts = [_log_prior_parts(model, batch) for batch in padded_batches(points)]
+    return _concatenate(parts, len(points))
+
+
+@compiled_per_model
+@partial(jax.jit, static_argnums=0, compiler_options=FAST_COMPILATION)
+def _log_prior_parts(model: Model, points: Float[Array, "point dim"]) -> Float[Array, "point 2"]:
+    return jax.vmap(model.log_prior_parts_at)(points)
+
+
 def log_priors(model: Model, points: Float[np.ndarray, "point dim"]) -> Float[np.ndarray, " point"]:
     """Return the log prior densities of points; no row is needed for them."""
     return evaluate_prior(model, points)[0]

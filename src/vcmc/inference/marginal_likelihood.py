@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..density import log_priors
 from ..diagnostics import convergence
 from ..diagnostics.bridge import LogIntegral, bridge_estimate, importance_estimate
 from ..diagnostics.html_table import html_note
 from ..diagnostics.mode_regions import ModeDraws
+from ..diagnostics.prior_tails import falls_off
 from ..model import Model
 from ..results.mode_groups import stored_modes
 from ..samplers.mixture import ModeMixture
@@ -36,10 +36,6 @@ MIN_DRAWS = 50  # for a Pareto k, and for a covariance from the other draws
 MAX_PARETO_K = 0.5  # below it, the variance of the ratios is finite
 MAX_STANDARD_ERROR = 0.1  # nats: a Bayes factor to 10 %
 MAX_DIFFERENCE = 0.4  # nats between the two estimates: a third of the mass
-# Distances in real coordinates at which a log prior is compared with that near the draws. A proper
-# prior falls to minus infinity; powers and exponentials overflow at different distances.
-FAR = (30.0, 300.0, 1e4, 1e8, 1e12)
-MIN_FALL = 1.0  # nats, at the largest distance with a finite value
 MAX_NAMED = 3  # coordinates in a message
 
 Points = Float[np.ndarray, "draw dim"]
@@ -238,19 +234,10 @@ def _check_proper(model: Model, centre: Float[np.ndarray, " dim"]) -> None:
         direction[list(model.space.indices(name))] = 1.0  # the sum of its elements
         directions.append(direction)
         names.append(name)
-    signed = np.concatenate([np.stack(directions), -np.stack(directions)])
-    steps = np.array([0.0, *FAR])
-    points = centre + steps[:, None, None] * signed
-    with np.errstate(all="ignore"):
-        values = log_priors(model, points.reshape(-1, dim)).reshape(len(steps), -1)
-    # the value at the largest distance at which it is a number
-    numbers = np.arange(len(steps))[:, None]
-    last = np.max(np.where(np.isfinite(values), numbers, 0), axis=0)
-    falls = values[0] - np.take_along_axis(values, last[None], axis=0)[0]
-    is_flat = (last > 0) & (falls < MIN_FALL)
-    if not is_flat.any():
+    is_proper = falls_off(model, (1.0, 1.0), centre, np.stack(directions))
+    if is_proper.all():
         return
-    flat = list(dict.fromkeys(names[number % len(names)] for number in np.flatnonzero(is_flat)))
+    flat = list(dict.fromkeys(names[number] for number in np.flatnonzero(~is_proper)))
     raise ValueError(
         f"the prior of {', '.join(flat[:MAX_NAMED])} is improper: it does not fall off, so the "
         "model has no evidence. Give it a proper prior, e.g. Normal(0, 10)."

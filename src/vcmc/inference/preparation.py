@@ -24,6 +24,7 @@ from ..diagnostics.additivity import check_additivity, check_labels
 from ..diagnostics.information import ShardFacts, check_information, shard_facts
 from ..diagnostics.integrals import prepare as prepare_integrals
 from ..diagnostics.local_terms import check_locals
+from ..diagnostics.prior_tails import falls_off
 from ..diagnostics.shards import ShardWarnings
 from ..executors import AbstractExecutor, executor_of
 from ..model import Model
@@ -259,7 +260,7 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
                 measure = non_normality(density, start)
                 if request.may_reduce_shards:
                     check_normality(measure, target.num_shards, request.executor)
-                other = _other_prior_power(target, request, measure)
+                other = _other_prior_power(target, request, measure, np.asarray(start))
                 if other is not None:
                     changed = target.shard_cache.density(0, other, likelihood_power)
                     if (closer := non_normality(changed, start)) < measure:
@@ -303,18 +304,21 @@ def _powers(target: Target, request: Request) -> tuple[float | tuple[float, floa
 
 
 def _other_prior_power(
-    target: Target, request: Request, non_normality: float
+    target: Target, request: Request, non_normality: float, start: np.ndarray
 ) -> tuple[float, float] | None:
     """Return powers of prior and Jacobian for shards that are hard to sample, if there are any.
 
     A shard without an event has the K-th root of the prior of a rate, and in log coordinates a left
     tail K times as long. With the whole Jacobian it has the K-th root of the prior of the
-    parameter. Full-data scores correct for the difference.
+    parameter, which must fall off: that of a heavy-tailed one does not. Full-data scores correct
+    for the difference.
     """
-    is_hard = non_normality > MAX_SHARD_NON_NORMALITY and target.num_shards > 1
-    if is_hard and request.prior == "subposterior" and request.combiner.needs.scores:
-        return 1 / target.num_shards, 1.0
-    return None
+    num_shards = request.total_shards(target)
+    is_hard = non_normality > MAX_SHARD_NON_NORMALITY and num_shards > 1
+    if not (is_hard and request.prior == "subposterior" and request.combiner.needs.scores):
+        return None
+    powers = 1 / num_shards, 1.0
+    return powers if falls_off(target.model, powers, start, np.eye(len(start))).all() else None
 
 
 def _own_sampler(target: Target, prior: Prior) -> Any:
