@@ -1,7 +1,8 @@
 """The answer of a method to a problem, and conversions that all methods share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -25,6 +26,8 @@ class Answer(NamedTuple):
         num_chains: number of chains whose draws are interleaved; 0 if draws are independent.
         num_shards: number of shards, if there are any.
         remark: settings and other facts worth printing.
+        verdict: what the method says of its own result; empty if it says nothing.
+        stages: seconds by stage, if known.
     """
 
     draws: Draws
@@ -36,6 +39,8 @@ class Answer(NamedTuple):
     num_chains: int = 0
     num_shards: int = 0
     remark: str = ""
+    verdict: str = ""
+    stages: Mapping[str, float] = MappingProxyType({})
 
 
 Method = Callable[[Problem], Iterator[Answer]]

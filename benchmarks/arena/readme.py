@@ -1,0 +1,131 @@
+"""The figures of the README and of benchmarks/README.md: blocks between comments, made anew.
+
+A block begins with `<!--results:NAME-->` and ends with `<!--/results-->`. In Markdown, a line that
+begins with a comment is no text; so the first comment stands at the end of a line or within one.
+"""
+
+import re
+import textwrap
+
+import numpy as np
+from contests import label, main_tables, nuts_time
+from records import GOAL_SD, LISTED, NUTS, OURS, Results
+from tables import count, duration, error, listed, seconds
+
+PROBLEMS = ("logistic", "flights", "probit", "mixture", "rare", "small")
+METHODS = (
+    OURS,
+    NUTS,
+    "PyMC, nutpie",
+    "NumPyro HMCECS",
+    "SVI, full",
+    "Laplace",
+    "NumPyro consensus",
+)
+FIRST = "logistic"  # the problem of the README's first sentence, which names it
+FEW_ROWS = 50_000
+WIDTH = 120
+BLOCK = re.compile(r"(<!--results:(\w+)-->)(.*?)(<!--/results-->)", re.DOTALL)
+END = "<!--/results-->"
+
+
+def renewed(text: str, results: Results) -> str:
+    """Return a document with all its blocks made anew."""
+    blocks = {"headline": headline, "contest": contest, "few": few_rows, "arena": arena}
+    return BLOCK.sub(lambda match: match[1] + blocks[match[2]](results) + match[4], text)
+
+
+def _filled(text: str, indent: str = "") -> str:
+    """Return text on lines of its own, with room for the comment that ends the block."""
+    lines = textwrap.fill(
+        text + END,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n" + lines.removesuffix(END)
+
+
+def headline(results: Results) -> str:
+    """Set vcmc against NUTS on the problem with most rows."""
+    ours, serial = _first(results)
+    return _filled(
+        f"vcmc takes {ours}, its error estimate included; NUTS on the full data takes {serial} to "
+        f"know the means to {GOAL_SD:g} sd."
+    )
+
+
+def arena(results: Results) -> str:
+    """Say the same in the table of benchmarks."""
+    ours, serial = _first(results)
+    return f"within {GOAL_SD:g} sd after {ours}, NUTS after {serial}"
+
+
+def _first(results: Results) -> tuple[str, str]:
+    """Return the seconds to the goal of vcmc and of NUTS."""
+    own = results.score(FIRST, OURS)
+    serial, least = nuts_time(results, FIRST)
+    if own is None or not np.isfinite(own.to_goal + serial):
+        raise ValueError(
+            f"the README's first sentence needs vcmc within {GOAL_SD:g} sd and {NUTS} on {FIRST}; "
+            "got no such answer. Try: make bench"
+        )
+    return seconds(own.to_goal), least + seconds(serial)
+
+
+def contest(results: Results) -> str:
+    """Return a part of the main table, and what it does not show."""
+    problems = [name for name in results.problems if name in PROBLEMS]
+    kinds = [name for name in results.peers if not name.endswith(", unconstrained")]
+    texts = [
+        _apart(results),
+        _consensus(results),
+        f"[All results](benchmarks/RESULTS.md), of {results.setting['ended'][:10]}: "
+        f"{count(len(results.problems))} problems, {count(len(kinds))} alternatives, and where "
+        "they win.",
+    ]
+    lines = main_tables(results, problems, METHODS)
+    return "\n\n" + "\n".join(lines) + "\n" + _filled(" ".join(filter(None, texts)))
+
+
+def _apart(results: Results) -> str:
+    """Say what the regressions would take with a machine per shard."""
+    apart = {name: results.score(name, LISTED) for name in ("logistic", "probit")}
+    times = [
+        f"{duration(score.about['seconds_critical'])} s ({name}, {score.about['num_shards']} shards)"
+        for name, score in apart.items()
+        if score and "seconds_critical" in score.about
+    ]
+    return f"With a machine per shard, vcmc would take {listed(times)}." if times else ""
+
+
+def _consensus(results: Results) -> str:
+    """Explain the error of consensus on the mixture."""
+    plain = results.score("mixture", "NumPyro consensus")
+    free = results.score("mixture", "NumPyro consensus, unconstrained")
+    if not (plain and free and free.mean < plain.mean):
+        return ""
+    return (
+        "NumPyro's consensus averages the mixture's ordered centres as plain numbers; in "
+        f"unconstrained coordinates it is {error(free.mean)} sd off."
+    )
+
+
+def few_rows(results: Results) -> str:
+    """Count the problems with few rows on which NUTS or nutpie is sooner."""
+    sooner = {}
+    for name in results.problems:
+        own = results.score(name, OURS)
+        if results.is_hierarchical(name) or results.num_rows(name) > FEW_ROWS or own is None:
+            continue
+        rivals = [results.score(name, peer) for peer in (NUTS, "PyMC, nutpie")]
+        ours = np.nan_to_num(own.to_goal, nan=np.inf)
+        sooner[name] = any(rival.to_goal < ours for rival in rivals if rival)
+    rows = [results.num_rows(name) for name in sooner]
+    return _filled(
+        f"On {count(sum(sooner.values()))} of the {count(len(sooner))} problems with "
+        f"{min(rows):,} to {max(rows):,} rows, NUTS or nutpie knew the means to {GOAL_SD:g} sd first.",
+        indent="  ",
+    )
