@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-from records import GOAL_SD, LISTED, NUTS, OURS, SECOND, Results, Score
-from tables import bold, capped, duration, error, ratio, table
+from records import GOAL_SD, LISTED, NUTS, OURS, SECOND, Results, Score, title
+from tables import bold, capped, duration, error, listed, ratio, table
 
 # The columns of the main table; a method that answers no problem of a table is left out of it.
 MAIN_METHODS = (
@@ -24,35 +24,44 @@ MAX_NAMES = 3  # names of other methods in a cell of the table of wins
 Cell = tuple[str, float]  # the text and the value that it shows; not finite if it cannot be best
 
 
-def main_tables(
-    results: Results, problems: Sequence[str], methods: Sequence[str] = MAIN_METHODS
-) -> list[str]:
+def main_tables(results: Results) -> list[str]:
     """Return seconds to the goal and error at the end, by problem and method.
 
     Hierarchical problems have other contestants, and so a table of their own.
     """
-    parts = [
-        _main_table(results, shown, methods)
-        for is_hierarchical in (False, True)
-        if (
-            shown := [name for name in problems if results.is_hierarchical(name) == is_hierarchical]
-        )
-    ]
-    return [line for part in parts for line in (*part, "")][:-1]
+    lines = []
+    for problems in families(results, results.problems):
+        methods = contestants(results, problems, MAIN_METHODS)
+        rows = [[label(results, name), *contest(results, name, methods)] for name in problems]
+        lines += ["", *table(["problem", *map(heading, methods)], rows)]
+    return lines[1:]
 
 
-def _main_table(results: Results, problems: Sequence[str], methods: Sequence[str]) -> list[str]:
-    columns = [name for name in methods if any(results.score(item, name) for item in problems)]
-    rows = []
-    for problem in problems:
-        scores = [results.scores[problem].get(name) for name in columns]
-        times = _best_in_bold([_time(score) for score in scores])
-        errors = _best_in_bold([_error(score) for score in scores])
-        cells = [
-            f"{time} / {error}" if time else "–" for time, error in zip(times, errors, strict=True)
-        ]
-        rows.append([label(results, problem), *cells])
-    return table(["", *(bold(name) if name == OURS else name for name in columns)], rows)
+def families(results: Results, problems: Sequence[str]) -> list[list[str]]:
+    """Separate hierarchical problems from others."""
+    flat = [name for name in problems if not results.is_hierarchical(name)]
+    hierarchical = [name for name in problems if results.is_hierarchical(name)]
+    return [names for names in (flat, hierarchical) if names]
+
+
+def contestants(results: Results, problems: Sequence[str], methods: Sequence[str]) -> list[str]:
+    """Return the methods that answer at least one of the problems."""
+    return [name for name in methods if any(results.score(item, name) for item in problems)]
+
+
+def heading(method: str) -> str:
+    """Return the heading of a method; ours is bold."""
+    return bold(method) if method == OURS else title(method)
+
+
+def contest(results: Results, problem: str, methods: Sequence[str]) -> list[str]:
+    """Return seconds to the goal and error at the end of each method; the best are bold."""
+    shown = [results.scores[problem].get(name) for name in methods]
+    scores = [results.score(problem, OURS), *(score for _, score in results.rivals(problem))]
+    times = _best_in_bold([_time(item) for item in shown], [_time(item) for item in scores])
+    errors = _best_in_bold([_error(item) for item in shown], [_error(item) for item in scores])
+    pairs = zip(times, errors, strict=True)
+    return [f"{time} / {error}" if time else "–" for time, error in pairs]
 
 
 def label(results: Results, problem: str) -> str:
@@ -75,12 +84,11 @@ def _error(score: Score | None) -> Cell:
     return ("–", np.nan) if score is None else (error(score.mean), score.mean)
 
 
-def _best_in_bold(cells: Sequence[Cell]) -> list[str]:
-    """Return the texts; those that show the least value are bold."""
-    best = min(
-        (cell for cell in cells if np.isfinite(cell[1])), key=lambda cell: cell[1], default=None
-    )
-    return [bold(text) if best and text == best[0] else text for text, _ in cells]
+def _best_in_bold(cells: Sequence[Cell], of_all: Sequence[Cell]) -> list[str]:
+    """Return the texts; those that show the least value of all are bold."""
+    known = [cell for cell in of_all if np.isfinite(cell[1])]
+    best = min(known, key=lambda cell: cell[1])[0] if known else None
+    return [bold(text) if text == best else text for text, _ in cells]
 
 
 def by_time(results: Results, problem: str) -> list[tuple[str, float]]:
@@ -109,7 +117,7 @@ def times(results: Results) -> list[str]:
             continue
         serial, least = nuts_time(results, problem)
         second, apart = (results.score(problem, name) for name in (SECOND, LISTED))
-        rivals = [f"{name}, {duration(time)}" for name, time in by_time(results, problem)]
+        rivals = [f"{title(name)} {duration(time)}" for name, time in by_time(results, problem)]
         faster = partial(_faster, serial, least)
         rows.append(
             [
@@ -151,11 +159,14 @@ def wins(results: Results) -> list[str]:
         "sds, %": (lambda score: 100 * score.sd, partial(capped, digits=1)),
         "quantiles, sd": (lambda score: score.quantile, partial(capped, digits=3)),
     }
-    rows = []
-    for problem in results.problems:
-        cells = [_better(results, problem, *measure) for measure in measures.values()]
-        rows.append([problem, *(cell or "–" for cell in cells)])
-    return table(["problem", *measures], rows)
+    rows = [
+        [problem, *(_better(results, problem, *measure) for measure in measures.values())]
+        for problem in results.problems
+    ]
+    unbeaten = [problem for problem, *cells in rows if not any(cells)]
+    beaten = [[cell or "–" for cell in row] for row in rows if row[0] not in unbeaten]
+    last = f"On {listed(unbeaten)} no other method is sooner or closer." if unbeaten else ""
+    return [*table(["problem", *measures], beaten), *(["", last] if last else [])]
 
 
 def _better(
@@ -170,7 +181,7 @@ def _better(
     limit = limit if np.isfinite(limit) else np.inf
     better = [(value(score), name) for name, score in results.rivals(problem)]
     better = sorted(item for item in better if item[0] < limit)
-    names = [f"{name} {text(amount)}" for amount, name in better[:MAX_NAMES]]
+    names = [f"{title(name)} {text(amount)}" for amount, name in better[:MAX_NAMES]]
     if len(better) > MAX_NAMES:
         names.append(f"{len(better) - MAX_NAMES} more")
     return f"{', '.join(names)}; vcmc {text(limit)}" if names else ""

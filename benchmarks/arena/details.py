@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from records import GOAL_SD, LISTED, NUTS, OURS, REFERENCE, Results, Score
+from records import GOAL_SD, LISTED, NUTS, OURS, REFERENCE, Results, Score, title
 from tables import capped, duration, error, number, table
 
 COLUMNS = (
@@ -26,14 +26,16 @@ def section(results: Results, problem: str) -> list[str]:
     """Return one problem's table, the error of its reference, and remarks on each method."""
     scores = {name: results.scores[problem].get(name) for name in results.methods}
     rows = [_row(name, score) for name, score in scores.items() if score and score.has_answer]
-    remarks = [f"- {name}: {text}." for name, score in scores.items() if (text := _remark(score))]
+    remarks = [
+        f"- {title(name)}: {text}." for name, score in scores.items() if (text := _remark(score))
+    ]
     if missing := [name for name, score in scores.items() if score is None]:
-        remarks.append(f"- Not run: {'; '.join(missing)}.")
+        remarks.append(f"- Not run: {', '.join(map(title, missing))}.")
     used = [place for place in range(len(COLUMNS)) if any(row[place] != "–" for row in rows)]
     return [
         f"### {problem}",
         "",
-        f"{results.fact(problem, 'about', problem)}; K = {results.fact(problem, 'num_shards', '?')}.",
+        f"{results.fact(problem, 'about', '')}; K = {results.fact(problem, 'num_shards', '?')}.",
         "",
         *table(
             [COLUMNS[place] for place in used], [[row[place] for place in used] for row in rows]
@@ -53,7 +55,7 @@ def section(results: Results, problem: str) -> list[str]:
 def _row(name: str, score: Score) -> list[str]:
     about = score.about
     return [
-        name,
+        title(name),
         error(score.mean),
         capped(score.worst, 2),
         capped(100 * score.sd, 1),

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 from contests import label
-from records import GOAL_SD, OURS, Results, Score
+from records import GOAL_SD, OURS, Results, Score, title
 from tables import duration, error
 
 WIDTH, LINE_HEIGHT, PANEL_SPACE = 6.6, 0.27, 0.85  # inches
 FONT_SIZE, DPI = 11, 150
 LIMIT_FACTORS = (0.7, 5.0)  # of the least and the largest seconds; texts need room at the right
 TICKS = (1, 3, 10, 30, 100, 300, 1000, 3000)
-OURS_COLOUR, OTHERS_COLOUR, FAILED_COLOUR = "#c81e1e", "0.3", "0.6"
+OURS_COLOUR, OTHERS_COLOUR, FAILED_COLOUR = "#c81e1e", "0.2", "0.5"
 
 Panel = Sequence[tuple[str, Score]]
 
@@ -39,7 +39,8 @@ def draw(results: Results, problems: Sequence[str], methods: Sequence[str], path
     ticks = [tick for tick in TICKS if low < tick < high]
     axes[-1].set_xticks(ticks, [str(tick) for tick in ticks])
     axes[-1].set_xlabel(
-        f"seconds until means stay within {GOAL_SD:g} sd\n(at the right: seconds, error in sd at the end)",
+        f"seconds until means stay within {GOAL_SD:g} sd\n"
+        "(beside each point: these seconds, error at the end)",
         fontsize=FONT_SIZE,
     )
     figure.savefig(path, dpi=DPI)
@@ -53,13 +54,14 @@ def _panel(results: Results, problem: str, methods: Sequence[str]) -> Panel:
     )
 
 
-def _draw_panel(axes: Any, title: str, panel: Panel) -> None:
+def _draw_panel(axes: Any, heading: str, panel: Panel) -> None:
     from matplotlib.ticker import NullLocator
 
     for height, (name, score) in enumerate(panel):
         has_reached = np.isfinite(score.to_goal)
         colour = OURS_COLOUR if name == OURS else OTHERS_COLOUR if has_reached else FAILED_COLOUR
         time = score.to_goal if has_reached else score.seconds
+        text = f"{duration(time)} s" if has_reached else "not reached"
         axes.plot(
             time,
             height,
@@ -67,13 +69,8 @@ def _draw_panel(axes: Any, title: str, panel: Panel) -> None:
             markersize=9 if name == OURS else 7,
             color=colour,
         )
-        text = (
-            f"{duration(time)} s, {error(score.mean)}"
-            if has_reached
-            else f"never: {error(score.mean)}"
-        )
         axes.annotate(
-            text,
+            f"{text}, {error(score.mean)} sd",
             (time, height),
             xytext=(9, 0),
             textcoords="offset points",
@@ -81,10 +78,11 @@ def _draw_panel(axes: Any, title: str, panel: Panel) -> None:
             fontsize=FONT_SIZE - 1,
             color=colour,
             fontweight="bold" if name == OURS else "normal",
+            bbox={"color": "white", "pad": 1},  # hides the grid
         )
     axes.set(xscale="log", ylim=(len(panel) - 0.4, -0.6))
-    axes.set_title(title, fontsize=FONT_SIZE + 1, loc="left", fontweight="bold")
-    axes.set_yticks(range(len(panel)), [name for name, _ in panel], fontsize=FONT_SIZE)
+    axes.set_title(heading, fontsize=FONT_SIZE + 1, loc="left", fontweight="bold")
+    axes.set_yticks(range(len(panel)), [title(name) for name, _ in panel], fontsize=FONT_SIZE)
     for tick, (name, _) in zip(axes.get_yticklabels(), panel, strict=True):
         if name == OURS:
             tick.set(color=OURS_COLOUR, fontweight="bold")

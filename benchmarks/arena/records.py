@@ -147,6 +147,12 @@ def is_ours(method: str) -> bool:
     return method.split(",")[0] == OURS
 
 
+def title(method: str) -> str:
+    """Return a method's name as it is printed: variants in brackets, as names stand in lists."""
+    name, comma, variant = method.partition(", ")
+    return f"{name} ({variant})" if comma else name
+
+
 def write(results: Results, path: Path) -> None:
     """Write results as JSON; what is not known is left out."""
     problems: dict[str, Any] = {}

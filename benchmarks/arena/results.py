@@ -102,10 +102,10 @@ def page(results: Results, notes: str) -> str:
         "",
         f"Each cell: seconds until the median error of the posterior means stays below {GOAL_SD:g} "
         "posterior standard deviations (sd), with compilation and vcmc's with its diagnosis / that "
-        f"error at the end. The best are in bold. {results.setting['cores']} cores, "
-        f"{results.setting['ended'][:10]}.",
+        "error at the end. The best of all methods, those included that only the details have, are "
+        f"in bold. {results.setting['cores']} cores, {results.setting['ended'][:10]}.",
         "",
-        *contests.main_tables(results, results.problems),
+        *contests.main_tables(results),
         "",
         f"![Seconds to {GOAL_SD:g} sd of each method, one panel per problem](arena/arena.png)",
         "",

@@ -6,7 +6,7 @@ import numpy as np
 
 CAP = 100.0  # larger errors and ratios are printed as "> 100": beyond use, however large
 LEAST_ERROR = 0.001  # smaller errors are printed as "< 0.001"
-WORDS = "no one two three four five six seven eight nine ten eleven twelve".split()
+WORDS = "no|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -54,7 +54,8 @@ def ratio(value: float) -> str:
 
 def count(value: int) -> str:
     """Write a count, in words up to twelve."""
-    return WORDS[value] if value < len(WORDS) else str(value)
+    words = WORDS.split("|")
+    return words[value] if value < len(words) else str(value)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 from contests import by_time, nuts_time
-from records import GOAL_SD, NUTS, OURS, Results, Score, is_ours
+from records import GOAL_SD, NUTS, OURS, Results, Score, is_ours, title
 from tables import count, duration, error, listed, ratio
 
 MANY_ROWS = 20_000  # from here on vcmc should be the first, or nearly so
@@ -43,7 +43,7 @@ def _speed(results: Results) -> str:
         f"**Speed.** vcmc as it comes is the first to know the posterior means to {GOAL_SD:g} sd, "
         f"or within {LEVEL:g} times the first, on {len(problems) - len(behind)} of "
         f"{len(problems)} problems with {MANY_ROWS:,} rows or more"
-        + (f"; it is not on {_against_first(results, behind)}." if behind else ".")
+        + (f"; not on {listed([_behind(results, name) for name in behind])}." if behind else ".")
     )
     return text + _groups(results)
 
@@ -63,14 +63,16 @@ def _groups(results: Results) -> str:
     )
 
 
-def _against_first(results: Results, problems: list[str]) -> str:
-    return listed([f"{name} ({_behind(results, name)})" for name in problems])
-
-
 def _behind(results: Results, problem: str) -> str:
-    own, rivals = results.score(problem, OURS), by_time(results, problem)
-    ours = duration(own.to_goal) + " s" if own and np.isfinite(own.to_goal) else "never"
-    return f"{ours}; {rivals[0][0]} {duration(rivals[0][1])} s" if rivals else ours
+    factor = place(results, problem)
+    return f"{problem} ({ratio(factor) + ' times' if np.isfinite(factor) else 'never'})"
+
+
+def _against_first(results: Results, problem: str) -> str:
+    """Set the seconds of the fastest other method against vcmc's."""
+    own, (first, time) = results.score(problem, OURS), by_time(results, problem)[0]
+    ours = f"{duration(own.to_goal)} s" if own and np.isfinite(own.to_goal) else "never"
+    return f"{problem} ({title(first)} {duration(time)}, vcmc {ours})"
 
 
 def _nuts(results: Results) -> str:
@@ -84,7 +86,7 @@ def _nuts(results: Results) -> str:
     best, worst = max(factors, key=factors.__getitem__), min(factors, key=factors.__getitem__)
     sooner = sum(factor > 1 for factor, _ in factors.values())
     return (
-        f"**Against NUTS** on all rows ({NUTS}), to the same goal: vcmc is sooner on {sooner} of "
+        f"**Against NUTS** on all rows ({NUTS}), to the same goal, vcmc is sooner on {sooner} of "
         f"{len(factors)} problems, at best {_times(*factors[best])} as fast ({best}), at worst "
         f"{_times(*factors[worst])} ({worst})."
     )
@@ -113,7 +115,7 @@ def _errors(results: Results) -> str:
 def _calls(results: Results) -> str:
     """Hold what vcmc says of its results against what they are."""
     runs = {
-        f"{problem} ({method})" if method != OURS else problem: score
+        f"{problem}, {title(method)}": score
         for problem in results.problems
         for method in results.methods
         if is_ours(method) and (score := results.score(problem, method))
@@ -124,7 +126,7 @@ def _calls(results: Results) -> str:
     }
     missed = [name for name in said["good"] if is_wrong(runs[name])]
     alarms = [name for name in said["poor"] if not is_wrong(runs[name])]
-    counts = [f"{len(names)} are called {word}" for word, names in said.items()]
+    counts = [f"{count(len(names))} {word}" for word, names in said.items()]
     return (
         f"**Its own verdict.** Of {len(runs)} runs of vcmc, {listed(counts)}. Off by "
         f"{MEAN_LIMIT:g} sd in a mean or {100 * SD_LIMIT:g} % in an sd and called good: "
@@ -151,10 +153,13 @@ def _unrecorded(runs: list[Score]) -> str:
 
 
 def _losses(results: Results) -> str:
-    behind = [name for name in results.problems if place(results, name) > 1]
+    behind = [
+        name for name in results.problems if place(results, name) > 1 and by_time(results, name)
+    ]
     if not behind:
         return "**Others win** on no problem in seconds; [some are closer](#where-others-win)."
     return (
         f"**Others are sooner** on {count(len(behind))} of {count(len(results.problems))}: "
-        f"{_against_first(results, behind)}. [Where others win](#where-others-win) has all."
+        f"{listed([_against_first(results, name) for name in behind])}. "
+        "See [where others win](#where-others-win)."
     )
