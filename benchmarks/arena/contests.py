@@ -119,14 +119,15 @@ def times(results: Results) -> list[str]:
         second, apart = (results.score(problem, name) for name in (SECOND, LISTED))
         rivals = [f"{title(name)} {duration(time)}" for name, time in by_time(results, problem)]
         faster = partial(_faster, serial, least)
+        stages = apart.about if apart and np.isfinite(apart.to_goal) else {}
         rows.append(
             [
                 problem,
                 least + duration(serial),
                 faster(own.to_goal),
                 faster(second.to_goal) if second else "–",
-                faster(apart.about.get("seconds_critical")) if apart else "–",
-                faster(apart.about.get("seconds_slowest")) if apart else "–",
+                faster(stages.get("seconds_critical")),
+                faster(stages.get("seconds_slowest")),
                 *[*rivals, "–", "–"][:2],
             ]
         )

@@ -15,7 +15,7 @@ from tables import duration, error
 
 WIDTH, LINE_HEIGHT, PANEL_SPACE = 6.6, 0.27, 0.85  # inches
 FONT_SIZE, DPI = 11, 150
-LIMIT_FACTORS = (0.7, 5.0)  # of the least and the largest seconds; texts need room at the right
+LIMIT_FACTORS = (0.7, 7.0)  # of the least and the largest seconds; texts need room at the right
 TICKS = (1, 3, 10, 30, 100, 300, 1000, 3000)
 OURS_COLOUR, OTHERS_COLOUR, FAILED_COLOUR = "#c81e1e", "0.2", "0.5"
 

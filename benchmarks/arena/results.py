@@ -44,14 +44,16 @@ def main() -> None:
     write_documents(results, options.root)
 
 
-def write_all(answers: Path) -> None:
+def write_all(answers: Path, root: Path = ROOT) -> None:
     """Score the stored answers; write the JSON file and all that is made from it."""
     from methods import METHODS
     from scores import scores_of
 
-    path = ROOT / "benchmarks" / "results.json"
-    write(_of_run(scores_of(answers), list(METHODS)), path)
-    write_documents(read(path), ROOT)
+    path = root / "benchmarks" / "results.json"
+    part = path.with_suffix(".part")
+    write(_of_run(scores_of(answers), list(METHODS)), part)
+    write_documents(read(part), root)
+    part.replace(path)
 
 
 def write_documents(results: Results, root: Path) -> None:
@@ -171,8 +173,7 @@ def _setting(setting: dict[str, Any]) -> list[str]:
         "number above each table, and *with a machine per shard* counts start, compilation, the "
         "slowest shard and the combination of that run. NumPyro's combiners get 1000 draws of each "
         "shard, as they combine the t-th draws of all shards, and the seconds of sampling them. "
-        "Settings that favour a method are chosen where there is a choice; they are in its "
-        "docstring (`arena/methods.py`).",
+        "The settings of each method are in its docstring (`arena/methods.py`).",
     ]
 
 

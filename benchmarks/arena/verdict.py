@@ -126,10 +126,11 @@ def _calls(results: Results) -> str:
     }
     missed = [name for name in said["good"] if is_wrong(runs[name])]
     alarms = [name for name in said["poor"] if not is_wrong(runs[name])]
-    counts = [f"{count(len(names))} {word}" for word, names in said.items()]
+    good, doubtful, poor = (len(names) for names in said.values())
     return (
-        f"**Its own verdict.** Of {len(runs)} runs of vcmc, {listed(counts)}. Off by "
-        f"{MEAN_LIMIT:g} sd in a mean or {100 * SD_LIMIT:g} % in an sd and called good: "
+        f"**Its own verdict.** Of {len(runs)} runs of vcmc, {good} call their result good, "
+        f"{doubtful} doubtful and {poor} poor. Off by {MEAN_LIMIT:g} sd in a mean or "
+        f"{100 * SD_LIMIT:g} % in an sd and called good: "
         f"{listed(missed) if missed else 'none'}. Right and called poor: "
         f"{listed(alarms) if alarms else 'none'}." + _unrecorded(list(runs.values()))
     )
