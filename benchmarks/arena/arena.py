@@ -231,6 +231,7 @@ def _store_reference(path: Path, problem: "Problem") -> None:
         "problem": problem.name,
         "about": problem.about,
         "num_rows": problem.num_rows,
+        "num_groups": getattr(problem, "num_groups", 0),  # hierarchical problems have groups
         "num_shards": problem.num_shards,
         "seconds": time.perf_counter() - begin,
         "errors": truth.errors,
@@ -252,6 +253,7 @@ def _store(path: Path, problem: "Problem", method: str, answer: "Answer") -> Non
         "method": method,
         "about": problem.about,
         "num_rows": problem.num_rows,
+        "num_groups": getattr(problem, "num_groups", 0),  # hierarchical problems have groups
         "num_shards": problem.num_shards,
         "num_shards_used": answer.num_shards,
         "num_chains": answer.num_chains,

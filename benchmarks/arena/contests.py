@@ -19,6 +19,11 @@ MAIN_METHODS = (
     "Laplace",
     "SGLD",
     "NumPyro consensus",
+    "Bambi",
+    "lme4",
+    "glmmTMB",
+    "GPBoost",
+    "statsmodels",
 )
 MAX_NAMES = 3  # names of other methods in a cell of the table of wins
 Cell = tuple[str, float]  # the text and the value that it shows; not finite if it cannot be best
@@ -60,8 +65,13 @@ def contest(results: Results, problem: str, methods: Sequence[str]) -> list[str]
     scores = [results.score(problem, OURS), *(score for _, score in results.rivals(problem))]
     times = _best_in_bold([_time(item) for item in shown], [_time(item) for item in scores])
     errors = _best_in_bold([_error(item) for item in shown], [_error(item) for item in scores])
-    pairs = zip(times, errors, strict=True)
-    return [f"{time} / {error}" if time else "–" for time, error in pairs]
+    return [_joined(time, error) for time, error in zip(times, errors, strict=True)]
+
+
+def _joined(time: str, error: str) -> str:
+    if not time:
+        return "–"
+    return f"{time} / {error}".replace("** / **", " / ")
 
 
 def label(results: Results, problem: str) -> str:
@@ -81,7 +91,7 @@ def _time(score: Score | None) -> Cell:
 
 
 def _error(score: Score | None) -> Cell:
-    return ("–", np.nan) if score is None else (error(score.mean), score.mean)
+    return ("–", np.nan) if score is None else (error(score.of("mean")), score.of("mean"))
 
 
 def _best_in_bold(cells: Sequence[Cell], of_all: Sequence[Cell]) -> list[str]:
@@ -156,9 +166,9 @@ def wins(results: Results) -> list[str]:
     """Name the methods that are sooner or closer than vcmc, by problem."""
     measures: dict[str, tuple[Callable[[Score], float], Callable[[float], str]]] = {
         f"seconds to {GOAL_SD:g} sd": (lambda score: score.to_goal, duration),
-        "means, sd": (lambda score: score.mean, error),
-        "sds, %": (lambda score: 100 * score.sd, partial(capped, digits=1)),
-        "quantiles, sd": (lambda score: score.quantile, partial(capped, digits=3)),
+        "means, sd": (lambda score: score.of("mean"), error),
+        "sds, %": (lambda score: 100 * score.of("sd"), partial(capped, digits=1)),
+        "quantiles, sd": (lambda score: score.of("quantile"), partial(capped, digits=3)),
     }
     rows = [
         [problem, *(_better(results, problem, *measure) for measure in measures.values())]

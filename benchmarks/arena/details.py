@@ -12,6 +12,11 @@ COLUMNS = (
     "sd error, %",
     "largest, %",
     "5 % and 95 % quantile error, sd",
+    "locals: mean error, sd",
+    "largest, sd",
+    "sd error, %",
+    "largest, %",
+    "quantile error, sd",
     "seconds",
     "of these compiling",
     f"seconds to {GOAL_SD:g} sd",
@@ -24,7 +29,7 @@ STAGES = ("start", "compile", "sample", "check", "combine", "diagnose")
 
 def section(results: Results, problem: str) -> list[str]:
     """Return one problem's table, the error of its reference, and remarks on each method."""
-    scores = {name: results.scores[problem].get(name) for name in results.methods}
+    scores = {name: results.scores[problem].get(name) for name in results.entrants(problem)}
     rows = [_row(name, score) for name, score in scores.items() if score and score.has_answer]
     remarks = [
         f"- {title(name)}: {text}." for name, score in scores.items() if (text := _remark(score))
@@ -61,6 +66,11 @@ def _row(name: str, score: Score) -> list[str]:
         capped(100 * score.sd, 1),
         capped(100 * score.worst_sd, 1),
         capped(score.quantile, 3),
+        error(score.local_mean),
+        capped(score.local_worst, 2),
+        capped(100 * score.local_sd, 1),
+        capped(100 * score.local_worst_sd, 1),
+        capped(score.local_quantile, 3),
         duration(score.seconds),
         number(about.get("seconds_compile"), 1),
         duration(score.to_goal),

@@ -50,7 +50,7 @@ def _panel(results: Results, problem: str, methods: Sequence[str]) -> Panel:
     """Return the methods with an answer, the fastest first, last those that miss the goal."""
     scores = [(name, score) for name in methods if (score := results.score(problem, name))]
     return sorted(
-        scores, key=lambda item: (np.nan_to_num(item[1].to_goal, nan=np.inf), item[1].mean)
+        scores, key=lambda item: (np.nan_to_num(item[1].to_goal, nan=np.inf), item[1].of("mean"))
     )
 
 
@@ -70,7 +70,7 @@ def _draw_panel(axes: Any, heading: str, panel: Panel) -> None:
             color=colour,
         )
         axes.annotate(
-            f"{text}, {error(score.mean)} sd",
+            f"{text}, {error(score.of('mean'))} sd",
             (time, height),
             xytext=(9, 0),
             textcoords="offset points",

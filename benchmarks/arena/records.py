@@ -35,7 +35,6 @@ OURS = "vcmc"
 LISTED, SECOND, REFINED = f"{OURS}, K as listed", f"{OURS}, second run", f"{OURS}, refined"
 NUTS = "NumPyro NUTS"
 REFERENCE = "reference"
-ERRORS = ("mean", "worst", "sd", "worst_sd", "quantile")
 OF_PROBLEM = ("about", "num_rows", "num_groups", "num_shards")  # the same in all records of it
 
 
@@ -45,12 +44,15 @@ class Score:
 
     Attributes:
         about: the record that the child process wrote.
-        mean, sd, quantile: median errors over all parameters; of means and quantiles in
-            posterior sds, of sds relative.
+        mean, sd, quantile: median errors over all parameters, of a hierarchical problem over its
+            globals; of means and quantiles in posterior sds, of sds relative.
         worst: the largest error of a mean, in posterior sds.
-        to_goal: seconds until the median error of means stays below the goal.
-        ess: smallest effective sample size over the parameters; NaN if there are no chains.
         worst_sd: the largest relative error of an sd.
+        local_mean, local_sd, local_quantile, local_worst, local_worst_sd: the same over local
+            parameters; NaN if there are none.
+        to_goal: seconds until the median error of means, of globals and of locals, stays below the
+            goal.
+        ess: smallest effective sample size over the parameters; NaN if there are no chains.
     """
 
     about: dict[str, Any]
@@ -58,9 +60,19 @@ class Score:
     worst: float = np.nan
     sd: float = np.nan
     quantile: float = np.nan
+    worst_sd: float = np.nan
+    local_mean: float = np.nan
+    local_worst: float = np.nan
+    local_sd: float = np.nan
+    local_quantile: float = np.nan
+    local_worst_sd: float = np.nan
     to_goal: float = np.nan
     ess: float = np.nan
-    worst_sd: float = np.nan
+
+    def of(self, error: str) -> float:
+        """Return an error over globals or over locals, whichever is larger; NaN if unknown."""
+        values = (getattr(self, error), getattr(self, f"local_{error}"))
+        return max((value for value in values if np.isfinite(value)), default=np.nan)
 
     @property
     def seconds(self) -> float:
@@ -98,7 +110,11 @@ class Results:
     @property
     def problems(self) -> list[str]:
         """Problems with a reference, in the order of the page."""
-        names = [name for name, of_problem in self.scores.items() if REFERENCE in of_problem]
+        names = [
+            name
+            for name, of_problem in self.scores.items()
+            if REFERENCE in of_problem and "@" not in name
+        ]
         order = {name: place for place, name in enumerate(FLAT_PROBLEMS)}
         return sorted(names, key=lambda name: (self.num_groups(name), order.get(name, 99), name))
 
@@ -107,6 +123,15 @@ class Results:
         """All methods but the reference, in the order in which they first occur."""
         names = dict.fromkeys(name for of_problem in self.scores.values() for name in of_problem)
         return [name for name in names if name != REFERENCE]
+
+    def entrants(self, problem: str) -> list[str]:
+        """Return the methods that were given a problem of its kind, hierarchical or not."""
+        kin = [
+            name
+            for name in self.problems
+            if self.is_hierarchical(name) == self.is_hierarchical(problem)
+        ]
+        return [name for name in self.methods if any(name in self.scores[item] for item in kin)]
 
     @property
     def peers(self) -> list[str]:

@@ -18,13 +18,13 @@ import contests
 import details
 import readme
 from picture import draw
-from records import GOAL_SD, MIN_SETTLED_DRAWS, SETTLED_SD, Results, Scores, read, write
+from records import GOAL_SD, MIN_SETTLED_DRAWS, REFERENCE, SETTLED_SD, Results, Scores, read, write
 from verdict import verdict
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
-# The picture has a panel for each of these problems: many rows, a hard shape, groups, few rows.
-PICTURE_PROBLEMS = ("logistic", "mixture", "small")
+# The picture has a panel for each of these problems: many rows, a hard shape, few rows, groups.
+PICTURE_PROBLEMS = ("logistic", "mixture", "small", "planes")
 PICTURE = "benchmarks/arena/arena.png"
 
 
@@ -46,12 +46,12 @@ def main() -> None:
 
 def write_all(answers: Path, root: Path = ROOT) -> None:
     """Score the stored answers; write the JSON file and all that is made from it."""
-    from methods import METHODS
+    from methods import METHODS, SHARDS
     from scores import scores_of
 
     path = root / "benchmarks" / "results.json"
     part = path.with_suffix(".part")
-    write(_of_run(scores_of(answers), list(METHODS)), part)
+    write(_of_run(scores_of(answers), [REFERENCE, *METHODS], SHARDS), part)
     write_documents(read(part), root)
     part.replace(path)
 
@@ -73,12 +73,17 @@ def rewritten(results: Results, root: Path) -> dict[Path, str]:
     return documents
 
 
-def _of_run(scores: Scores, methods: list[str]) -> Results:
-    """Order the scores as the methods are listed, and describe the run."""
+def _of_run(scores: Scores, order: list[str], hidden: str) -> Results:
+    """Order the scores as methods are listed, others after them, and describe the run."""
     abouts = [score.about for of_problem in scores.values() for score in of_problem.values()]
     ends = sorted(about["ended"] for about in abouts if "ended" in about)
+    ranks = {name: rank for rank, name in enumerate(order)}
     known = {
-        problem: {name: of_problem[name] for name in ("reference", *methods) if name in of_problem}
+        problem: {
+            name: of_problem[name]
+            for name in sorted(of_problem, key=lambda name: (ranks.get(name, len(order)), name))
+            if name != hidden
+        }
         for problem, of_problem in scores.items()
     }
     setting = {
@@ -166,7 +171,8 @@ def _setting(setting: dict[str, Any]) -> list[str]:
         "chains are one program each that calls back after every block of draws "
         "(`arena/polling.py`). Errors are medians over all parameters, against importance sampling "
         "or long chains on all rows (`arena/reference.py`), whose own errors are given below each "
-        "table; *largest* is the largest over all parameters.",
+        "table; *largest* is the largest over all parameters. Globals and locals of hierarchical "
+        "problems count apart, and the larger of their two errors is the one in the tables above.",
         "",
         "The seconds of vcmc are those of the whole call, with its diagnosis, which other methods "
         "do not have. *vcmc* chooses the number of shards and of their draws; *K as listed* is the "

@@ -100,14 +100,14 @@ def _errors(results: Results) -> str:
     scores = {name: score for name in results.problems if (score := results.score(name, OURS))}
     missed = [name for name in results.problems if name not in scores]
     closest = sum(
-        all(score.mean <= rival.mean for _, rival in results.rivals(name))
+        all(score.of("mean") <= rival.of("mean") for _, rival in results.rivals(name))
         for name, score in scores.items()
     )
-    furthest = max(scores, key=lambda name: scores[name].mean)
+    furthest = max(scores, key=lambda name: scores[name].of("mean"))
+    largest = error(scores[furthest].of("mean"))
     return (
-        f"**Error at the end.** The median error of vcmc's means is at most "
-        f"{error(scores[furthest].mean)} sd ({furthest}), and the least of all contestants' on "
-        f"{closest} of {len(scores)} problems."
+        f"**Error at the end.** The median error of vcmc's means is at most {largest} sd "
+        f"({furthest}), and the least of all contestants' on {closest} of {len(scores)} problems."
         + (f" It has no result on {listed(missed)}." if missed else "")
     )
 
@@ -138,8 +138,8 @@ def _calls(results: Results) -> str:
 
 def is_wrong(score: Score) -> bool:
     """Return whether a mean or an sd is off by so much that nobody should call it good."""
-    sd = score.worst_sd if np.isfinite(score.worst_sd) else score.sd
-    return score.worst >= MEAN_LIMIT or sd >= SD_LIMIT
+    sd = score.of("worst_sd")
+    return score.of("worst") >= MEAN_LIMIT or (sd if np.isfinite(sd) else score.sd) >= SD_LIMIT
 
 
 def _unrecorded(runs: list[Score]) -> str:
