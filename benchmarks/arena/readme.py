@@ -81,7 +81,8 @@ def _first(results: Results) -> tuple[str, str]:
 
 def comparison(results: Results) -> str:
     """Return a part of the main table, and what it does not show."""
-    kinds = [name for name in results.peers if not name.endswith(VARIANTS)]
+    answers = {name for problem in results.problems for name, _ in results.rivals(problem)}
+    kinds = [name for name in answers if not name.endswith(VARIANTS)]
     texts = [
         "Medians over parameters; compilation and vcmc's error estimate count.",
         _apart(results),

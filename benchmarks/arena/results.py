@@ -50,10 +50,10 @@ def write_all(answers: Path, root: Path = ROOT) -> None:
     from scores import scores_of
 
     path = root / "benchmarks" / "results.json"
-    part = path.with_suffix(".part")
+    part = answers / "results.part"
     write(_of_run(scores_of(answers), [REFERENCE, *METHODS], SHARDS), part)
     write_documents(read(part), root)
-    part.replace(path)
+    path.write_text(part.read_text())
 
 
 def write_documents(results: Results, root: Path) -> None:
