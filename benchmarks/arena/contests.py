@@ -122,7 +122,7 @@ def nuts_time(results: Results, problem: str) -> tuple[float, str]:
 
     On hierarchical problems it is the faster of two parametrizations.
     """
-    runs = [results.scores[problem].get(name) for name in (NUTS, f"{NUTS}, centred")]
+    runs = [results.scores.get(problem, {}).get(name) for name in (NUTS, f"{NUTS}, centred")]
     known = [score for score in runs if score]
     reached = [score.to_goal for score in known if np.isfinite(score.to_goal)]
     spent = [score.seconds_spent for score in known if np.isfinite(score.seconds_spent)]

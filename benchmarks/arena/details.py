@@ -24,7 +24,6 @@ COLUMNS = (
     "effective draws/s",
     "MB",
 )
-STAGES = ("start", "compile", "sample", "check", "combine", "diagnose")
 
 
 def section(results: Results, problem: str) -> list[str]:
@@ -99,14 +98,18 @@ def _remark(score: Score | None) -> str:
 
 def stages(results: Results) -> list[str]:
     """Return vcmc's seconds by stage."""
-    rows = []
-    for problem in results.problems:
-        score = results.scores[problem].get(OURS)
-        seconds = score.about.get("stages") if score else None
-        if seconds:
-            cells = [number(seconds.get(stage), 1) for stage in STAGES]
-            rows.append([problem, *cells, duration(score.seconds)])
-    return table(["problem", *STAGES, "in all"], rows)
+    scores = {problem: results.scores[problem].get(OURS) for problem in results.problems}
+    known = {name: score for name, score in scores.items() if score and "stages" in score.about}
+    names = list(dict.fromkeys(name for score in known.values() for name in score.about["stages"]))
+    rows = [
+        [
+            problem,
+            *(number(score.about["stages"].get(name), 1) for name in names),
+            duration(score.seconds),
+        ]
+        for problem, score in known.items()
+    ]
+    return table(["problem", *names, "in all"], rows)
 
 
 def by_rows(results: Results) -> list[str]:

@@ -56,7 +56,7 @@ def headline(results: Results) -> str:
     """Set vcmc against NUTS on the problem with most rows."""
     ours, serial = _first(results)
     return _filled(
-        f"On {count(results.setting['cores'])} cores vcmc takes {ours} with its error estimate, "
+        f"on {count(results.setting['cores'])} cores vcmc takes {ours} with its error estimate, "
         f"full-data NUTS {serial} to know the means to {GOAL_SD:g} sd."
     )
 
