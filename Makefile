@@ -3,7 +3,8 @@
 # make test-all     run all tests
 # make lint         check style, types and imports
 # make docs         build the documentation into site/
-# make bench        compare vcmc with its alternatives: an hour or two; writes benchmarks/RESULTS.md
+# make bench        compare vcmc with its alternatives: an hour or two; writes benchmarks/RESULTS.md,
+#                   results.json beside it, and the figures of the README
 # make setup        create .venv with everything above, with uv if it is installed, else with pip
 # make constraints  renew the pinned versions in constraints.txt; needs uv
 # make clean        remove what the other targets have made

@@ -26,6 +26,7 @@ WITHOUT_SOURCE = {
     "test_hidden_faults.py",
     "test_planted_failures.py",
     "test_published.py",
+    "test_results_page.py",
 }
 FOLDERS = [path for path in sorted(SOURCE.iterdir()) if (path / "__init__.py").exists()]
 

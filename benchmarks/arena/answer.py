@@ -1,7 +1,8 @@
 """The answer of a method to a problem, and conversions that all methods share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -21,10 +22,12 @@ class Answer(NamedTuple):
         seconds_critical: seconds with one machine per shard: start, compilation, slowest shard
             and combination.
         seconds_slowest: seconds of the slowest shard and the combination among these.
+        stages: seconds by stage, if known.
         ready: seconds at which each draw was ready, for methods that draw one after the other.
         num_chains: number of chains whose draws are interleaved; 0 if draws are independent.
         num_shards: number of shards, if there are any.
         remark: settings and other facts worth printing.
+        verdict: the method's own verdict on its result, if it has one.
     """
 
     draws: Draws
@@ -32,10 +35,12 @@ class Answer(NamedTuple):
     seconds_compile: float = np.nan
     seconds_critical: float = np.nan
     seconds_slowest: float = np.nan
+    stages: Mapping[str, float] = MappingProxyType({})
     ready: np.ndarray | None = None
     num_chains: int = 0
     num_shards: int = 0
     remark: str = ""
+    verdict: str = ""
 
 
 Method = Callable[[Problem], Iterator[Answer]]

@@ -3,10 +3,11 @@
 Each method runs on each problem in its own process, one after the other, with a time limit; the
 draws that it had by then count. Chains that have long been right are stopped (`scores.py`). Answers
 are stored in `benchmarks/arena/answers/`, so that a second run makes only those that are missing.
-In the end `benchmarks/RESULTS.md` is written.
+In the end `benchmarks/results.json`, and from it `benchmarks/RESULTS.md` and the figures of the
+README (`results.py`), are written.
 
 Run `make bench` on an idle machine: well over an hour on two cores. To run one method on one
-problem, in a minute or less:
+problem, in a minute or less (the page is then left alone; --page-only writes it):
 
     .venv/bin/python benchmarks/arena/arena.py --problems small --methods "vcmc;NumPyro NUTS"
 """
@@ -62,9 +63,10 @@ def main() -> None:
         begin = time.perf_counter()
         _run_all(options)
         sys.stdout.write(f"{(time.perf_counter() - begin) / 60:.0f} minutes in total\n")
-    from results import write_page
+    if options.page_only or options.problems == options.methods == "all":
+        from results import write_all
 
-    write_page(ANSWERS, FOLDER.parent / "RESULTS.md")
+        write_all(ANSWERS)
 
 
 def _options() -> argparse.Namespace:
@@ -228,6 +230,8 @@ def _store_reference(path: Path, problem: "Problem") -> None:
     record = {
         "problem": problem.name,
         "about": problem.about,
+        "num_rows": problem.num_rows,
+        "num_groups": getattr(problem, "num_groups", 0),  # hierarchical problems have groups
         "num_shards": problem.num_shards,
         "seconds": time.perf_counter() - begin,
         "errors": truth.errors,
@@ -248,6 +252,8 @@ def _store(path: Path, problem: "Problem", method: str, answer: "Answer") -> Non
         "problem": problem.name,
         "method": method,
         "about": problem.about,
+        "num_rows": problem.num_rows,
+        "num_groups": getattr(problem, "num_groups", 0),  # hierarchical problems have groups
         "num_shards": problem.num_shards,
         "num_shards_used": answer.num_shards,
         "num_chains": answer.num_chains,
@@ -256,7 +262,9 @@ def _store(path: Path, problem: "Problem", method: str, answer: "Answer") -> Non
         "seconds_compile": answer.seconds_compile,
         "seconds_critical": answer.seconds_critical,
         "seconds_slowest": answer.seconds_slowest,
+        "stages": dict(answer.stages),
         "remark": answer.remark,
+        "verdict": answer.verdict,
         "megabytes": max(map(_peak_memory, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))),
         "versions": _versions(),
         "vcmc": vcmc.__version__,

@@ -1,210 +1,211 @@
-"""Sections of RESULTS.md that compare vcmc with others: seconds to the goal, and errors."""
+"""The tables of RESULTS.md that compare contestants over all problems."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
-from methods import COMBINERS, METHODS
-from scores import GOAL_SD, Score, Scores
-from tables import capped, number, seconds, table
+from records import GOAL_SD, LISTED, NUTS, OURS, SECOND, Results, Score, title
+from tables import bold, capped, duration, error, listed, ratio, table
 
-PROBLEM_ORDER = ("logistic", "probit", "poisson", "robust", "mixture", "wishart", "rare", "small")
-LARGE_PROBLEMS = ("logistic", "probit")
-APPROXIMATIONS = ("SVI, full", "SVI, diagonal", "Laplace", "Pathfinder")
-REFINED_PROBLEMS = ("rare", "small")  # the skewed posteriors, which refinement is for
-MAX_TIME_RATIOS = {APPROXIMATIONS: 3.0, COMBINERS: 1.5}  # of vcmc's seconds to a peer's
-OURS, LISTED = "vcmc", "vcmc, K as listed"
-PEERS = tuple(name for name in METHODS if not name.startswith("vcmc"))
+# The columns of the main table; a method that answers no problem of a table is left out of it.
+MAIN_METHODS = (
+    OURS,
+    NUTS,
+    f"{NUTS}, centred",
+    "PyMC, nutpie",
+    "NumPyro HMCECS",
+    "BlackJAX adjusted MCLMC",
+    "SVI, full",
+    "SVI, diagonal",
+    "Laplace",
+    "SGLD",
+    "NumPyro consensus",
+    "Bambi",
+    "lme4",
+    "glmmTMB",
+    "GPBoost",
+    "statsmodels",
+)
+MAX_NAMES = 3  # names of other methods in a cell of the table of wins
+Cell = tuple[str, float]  # the text and the value that it shows; not finite if it cannot be best
 
 
-def headline(scores: Scores) -> list[str]:
-    """State the time to the goal on most and on fewest rows."""
+def main_tables(results: Results) -> list[str]:
+    """Return seconds to the goal and error at the end, by problem and method.
+
+    Hierarchical problems have other contestants, and so a table of their own.
+    """
     lines = []
-    for problem, rows in {"logistic": "a million rows", "small": "300 rows"}.items():
-        own, peer = (scores.get(problem, {}).get(name) for name in ("vcmc", "NumPyro NUTS"))
-        if own and peer:
-            serial, least = _time_to_goal(peer)
-            lines.append(
-                f"On {rows} vcmc is within {GOAL_SD:g} sd after {seconds(own.to_goal)}, "
-                f"NumPyro's NUTS after {least}{seconds(serial)}."
-            )
-    return [*lines, "See also [where others win](#where-others-win).", ""]
+    for problems in families(results, results.problems):
+        methods = contestants(results, problems, MAIN_METHODS)
+        rows = [[label(results, name), *contest(results, name, methods)] for name in problems]
+        lines += ["", *table(["problem", *map(heading, methods)], rows)]
+    return lines[1:]
 
 
-def _time_to_goal(score: Score) -> tuple[float, str]:
-    """Return the seconds to the goal, or a lower bound of them and words that say so."""
+def families(results: Results, problems: Sequence[str]) -> list[list[str]]:
+    """Separate hierarchical problems from others."""
+    flat = [name for name in problems if not results.is_hierarchical(name)]
+    hierarchical = [name for name in problems if results.is_hierarchical(name)]
+    return [names for names in (flat, hierarchical) if names]
+
+
+def contestants(results: Results, problems: Sequence[str], methods: Sequence[str]) -> list[str]:
+    """Return the methods that were run on at least one of the problems, whatever came of it."""
+    return [
+        name
+        for name in methods
+        if any(_has_run(results.scores[problem].get(name)) for problem in problems)
+    ]
+
+
+def _has_run(score: Score | None) -> bool:
+    return score is not None and not score.about.get("failure", "").startswith("not run")
+
+
+def heading(method: str) -> str:
+    """Return the heading of a method; ours is bold."""
+    return bold(method) if method == OURS else title(method)
+
+
+def contest(results: Results, problem: str, methods: Sequence[str]) -> list[str]:
+    """Return seconds to the goal and error at the end of each method; the best are bold."""
+    shown = [results.scores[problem].get(name) for name in methods]
+    scores = [results.score(problem, OURS), *(score for _, score in results.rivals(problem))]
+    times = _best_in_bold([_time(item) for item in shown], [_time(item) for item in scores])
+    errors = _best_in_bold([_error(item) for item in shown], [_error(item) for item in scores])
+    return [_joined(time, error) for time, error in zip(times, errors, strict=True)]
+
+
+def _joined(time: str, error: str) -> str:
+    if not time:
+        return "–"
+    return f"{time} / {error}".replace("** / **", " / ")
+
+
+def label(results: Results, problem: str) -> str:
+    """Name a problem with its numbers of rows and groups."""
+    num_groups = results.num_groups(problem)
+    groups = f", {num_groups:,} groups" if num_groups else ""
+    return f"{problem}, {results.num_rows(problem):,} rows{groups}"
+
+
+def _time(score: Score | None) -> Cell:
+    if score is None or not _has_run(score):
+        return "", np.nan
     if np.isfinite(score.to_goal):
-        return score.to_goal, ""
-    return score.about.get("seconds_waited", score.seconds), "more than "
+        return duration(score.to_goal), score.to_goal
+    spent = score.seconds_spent
+    return (f"not in {duration(spent)}" if np.isfinite(spent) else "failed"), np.nan
 
 
-def best_peers(scores: Scores) -> list[str]:
-    """Compare vcmc's seconds to the goal with those of the fastest other method."""
+def _error(score: Score | None) -> Cell:
+    return ("–", np.nan) if score is None else (error(score.of("mean")), score.of("mean"))
+
+
+def _best_in_bold(cells: Sequence[Cell], of_all: Sequence[Cell]) -> list[str]:
+    """Return the texts; those that show the least value of all are bold."""
+    known = [cell for cell in of_all if np.isfinite(cell[1])]
+    best = min(known, key=lambda cell: cell[1])[0] if known else None
+    return [bold(text) if text == best else text for text, _ in cells]
+
+
+def by_time(results: Results, problem: str) -> list[tuple[str, float]]:
+    """Return the other methods that reach the goal, the fastest first, with their seconds."""
+    times = {name: score.to_goal for name, score in results.rivals(problem)}
+    reached = [(name, time) for name, time in times.items() if np.isfinite(time)]
+    return sorted(reached, key=lambda item: item[1])
+
+
+def nuts_time(results: Results, problem: str) -> tuple[float, str]:
+    """Return NUTS's seconds to the goal, or a lower bound of them and words that say so.
+
+    On hierarchical problems it is the faster of two parametrizations.
+    """
+    runs = [results.scores.get(problem, {}).get(name) for name in (NUTS, f"{NUTS}, centred")]
+    known = [score for score in runs if score]
+    reached = [score.to_goal for score in known if np.isfinite(score.to_goal)]
+    spent = [score.seconds_spent for score in known if np.isfinite(score.seconds_spent)]
+    if reached:
+        return min(reached), ""
+    return max(spent, default=np.nan), "more than "
+
+
+def times(results: Results) -> list[str]:
+    """Compare seconds to the goal: of vcmc's runs, of NUTS, and of the fastest others."""
     rows = []
-    for problem in PROBLEM_ORDER:
-        of_problem = scores.get(problem, {})
-        peers = {
-            name: of_problem[name].to_goal
-            for name in PEERS
-            if name in of_problem and np.isfinite(of_problem[name].to_goal)
-        }
-        if OURS not in of_problem or not peers:
+    for problem in results.problems:
+        own = results.score(problem, OURS)
+        if own is None:
             continue
-        ours = of_problem[OURS].to_goal
-        second = of_problem.get("vcmc, second run")
-        best, next_best = [*sorted(peers, key=peers.__getitem__), ""][:2]
+        serial, least = nuts_time(results, problem)
+        second, apart = (results.score(problem, name) for name in (SECOND, LISTED))
+        rivals = [f"{title(name)} {duration(time)}" for name, time in by_time(results, problem)]
+        faster = partial(_faster, serial, least)
+        stages = apart.about if apart and np.isfinite(apart.to_goal) else {}
         rows.append(
             [
                 problem,
-                number(ours, 1),
-                number(second.to_goal if second else None, 1),
-                f"{best}, {peers[best]:.1f}",
-                f"{next_best}, {peers[next_best]:.1f}" if next_best else "–",
-                number(ours / peers[best], 2),
+                least + duration(serial),
+                faster(own.to_goal),
+                faster(second.to_goal) if second else "–",
+                faster(stages.get("seconds_critical")),
+                faster(stages.get("seconds_slowest")),
+                *[*rivals, "–", "–"][:2],
             ]
         )
     columns = (
         "problem",
-        "vcmc, s",
-        "second run, s",
-        "fastest other, s",
-        "next, s",
-        "vcmc / fastest other",
-    )
-    return [
-        f"Seconds after which the median error of means stays below {GOAL_SD:g} sd, with "
-        "compilation and with vcmc's diagnosis. In a second run, vcmc finds its compiled programs "
-        "in the user's cache folder.",
-        "",
-        *table(columns, rows),
-        "",
-    ]
-
-
-def laplace(scores: Scores) -> list[str]:
-    """Set vcmc and the Laplace approximation side by side, where it is at its best."""
-    rows = []
-    for problem in LARGE_PROBLEMS:
-        of_problem = scores.get(problem, {})
-        names = [name for name in (OURS, LISTED, "Laplace") if name in of_problem]
-        if "Laplace" not in names or OURS not in names:
-            continue
-        for name in names:
-            score = of_problem[name]
-            total = number(score.seconds, 1)
-            rows.append([problem, name, total, *_errors((score.mean, score.sd, score.quantile))])
-        errors = of_problem["reference"].about["errors"]
-        rows.append([problem, "the reference's own error", "", *_errors(errors)])
-    columns = ("problem", "method", "seconds in all", "mean, sd", "sd, %", "quantiles, sd")
-    return [
-        "On the two large regressions the posterior is so nearly Gaussian that a Laplace "
-        "approximation is hard to beat. It has no diagnosis; vcmc's is included in its seconds.",
-        "",
-        *table(columns, rows),
-        "",
-    ]
-
-
-def _errors(errors: Sequence[float]) -> list[str]:
-    mean, sd, quantile = errors
-    return [number(mean, 4), number(100 * sd, 2), number(quantile, 4)]
-
-
-def speedups(scores: Scores) -> list[str]:
-    """Compare the seconds after which the median error of means stays below the goal."""
-    rows = []
-    for problem in ("logistic", "probit", "small"):
-        own, peer = (scores.get(problem, {}).get(name) for name in ("vcmc", "NumPyro NUTS"))
-        if own is None or peer is None:
-            continue
-        serial, least = _time_to_goal(peer)
-        listed = scores[problem].get(LISTED)
-        apart = [None, None]
-        if problem != "small" and listed:
-            apart = [listed.about["seconds_critical"], listed.about["seconds_slowest"]]
-        cells = [_speedup(serial, least, time) for time in (own.to_goal, *apart)]
-        rows.append([problem, least + seconds(serial), *cells])
-    columns = (
-        "problem",
-        "NumPyro NUTS",
-        "vcmc on this machine",
-        "K as listed, with a machine per shard",
+        NUTS,
+        OURS,
+        "second run",
+        "with a machine per shard",
         "of these, slowest shard and combination",
+        "fastest other",
+        "next",
     )
-    return [*table(columns, rows), ""]
+    return table(columns, rows)
 
 
-def _speedup(serial: float, least: str, time: float | None) -> str:
-    if time is None:
+def _faster(serial: float, least: str, time: float | None) -> str:
+    """Format seconds, and in brackets how many times as fast as NUTS they are."""
+    if time is None or not np.isfinite(time):
         return "–"
-    ratio = serial / time
-    return f"{time:.1f} s, speed-up {least}{number(ratio, 1 if ratio < 10 else 0)}"
+    speedup = f" ({'> ' if least else ''}{ratio(serial / time)} ×)" if np.isfinite(serial) else ""
+    return duration(time) + speedup
 
 
-def comparisons(scores: Scores) -> list[str]:
-    problems = [name for name in PROBLEM_ORDER if name in scores]
-    refined = [name for name in REFINED_PROBLEMS if name in scores]
-    peers = (*APPROXIMATIONS, *COMBINERS)
-    lines = [
-        "Errors of means / sds / quantiles, each divided by vcmc's. Above 1 vcmc is closer; "
-        "**below 1** the other is.",
-        "",
-        *table(["method", *problems], _ratio_rows(scores, "vcmc", peers, problems)),
-        "",
+def wins(results: Results) -> list[str]:
+    """Name the methods that are sooner or closer than vcmc, by problem."""
+    measures: dict[str, tuple[Callable[[Score], float], Callable[[float], str]]] = {
+        f"seconds to {GOAL_SD:g} sd": (lambda score: score.to_goal, duration),
+        "means, sd": (lambda score: score.of("mean"), error),
+        "sds, %": (lambda score: 100 * score.of("sd"), partial(capped, digits=1)),
+        "quantiles, sd": (lambda score: score.of("quantile"), partial(capped, digits=3)),
+    }
+    rows = [
+        [problem, *(_better(results, problem, *measure) for measure in measures.values())]
+        for problem in results.problems
     ]
-    for group, limit in MAX_TIME_RATIOS.items():
-        peers = "the approximations" if group == APPROXIMATIONS else "NumPyro's combiners"
-        slower = ", ".join(_slower(scores, group, limit))
-        lines.append(
-            f"vcmc takes at most {limit:g} times as long as {peers}"
-            + (f", except for {slower}." if slower else ", on all problems.")
-        )
-    return [
-        *lines,
-        "",
-        "The same for `vcmc, refined`, on the two skewed posteriors:",
-        "",
-        *table(["method", *refined], _ratio_rows(scores, "vcmc, refined", APPROXIMATIONS, refined)),
-        "",
-    ]
+    unbeaten = [problem for problem, *cells in rows if not any(cells)]
+    beaten = [[cell or "–" for cell in row] for row in rows if row[0] not in unbeaten]
+    last = f"On {listed(unbeaten)} no other method is sooner or closer." if unbeaten else ""
+    return [*table(["problem", *measures], beaten), *(["", last] if last else [])]
 
 
-def _ratio_rows(
-    scores: Scores, own: str, peers: Sequence[str], problems: Sequence[str]
-) -> list[list[str]]:
-    rows = []
-    for peer in peers:
-        cells = [error_ratios(scores[problem], own, peer) for problem in problems]
-        rows.append([peer, *(" / ".join(map(_ratio, cell)) or "–" for cell in cells)])
-    return rows
-
-
-def _ratio(value: float) -> str:
-    text = capped(value, 1)
-    return f"**{text}**" if not text.startswith(">") and float(text) < 1 else text
-
-
-def error_ratios(scores: dict[str, Score], own: str, peer: str) -> list[float]:
-    """Return a peer's errors of means, sds and quantiles over our own; none if one did not run."""
-    if own not in scores or peer not in scores:
-        return []
-    ours, theirs = scores[own], scores[peer]
-    if not np.isfinite(ours.mean + theirs.mean):
-        return []
-    return [
-        theirs.mean / ours.mean,
-        theirs.sd / ours.sd,
-        theirs.quantile / ours.quantile,
-    ]
-
-
-def _slower(scores: Scores, peers: Sequence[str], limit: float) -> list[str]:
-    """Name the problems on which vcmc takes too many times as long as a peer."""
-    return [
-        f"{peer} on {problem} ({ours.seconds / theirs.seconds:.1f})"
-        for problem in PROBLEM_ORDER
-        for peer in peers
-        if (ours := scores.get(problem, {}).get("vcmc"))
-        and (theirs := scores[problem].get(peer))
-        and np.isfinite(theirs.mean)
-        and ours.seconds > limit * theirs.seconds
-    ]
+def _better(
+    results: Results,
+    problem: str,
+    value: Callable[[Score], float],
+    text: Callable[[float], str],
+) -> str:
+    """Return vcmc's value if others have a better one, and the best of these."""
+    own = results.score(problem, OURS)
+    limit = value(own) if own else np.nan
+    limit = limit if np.isfinite(limit) else np.inf
+    better = [(value(score), name) for name, score in results.rivals(problem)]
+    better = sorted(item for item in better if item[0] < limit)
+    names = [f"{title(name)} {text(amount)}" for amount, name in better[:MAX_NAMES]]
+    if len(better) > MAX_NAMES:
+        names.append(f"{len(better) - MAX_NAMES} more")
+    return f"{', '.join(names)}; vcmc {text(limit)}" if names else ""

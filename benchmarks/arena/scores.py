@@ -2,52 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from answer import Answer, path_of
+from records import GOAL_SD, MIN_SETTLED_DRAWS, SETTLED_SD, Score, Scores
 from truth import summary_of
 
 from vcmc.diagnostics import convergence
-
-GOAL_SD = 0.1  # median error of means, in posterior sds, that a method is timed to
-
-# A chain is stopped when its median error has been below the goal for as long as it took to get
-# there, is below this one, and when its draws are enough for quantiles.
-SETTLED_SD = 0.03
-MIN_SETTLED_DRAWS = 1000
-
-
-@dataclass(frozen=True)
-class Score:
-    """Errors and times of one answer.
-
-    Attributes:
-        about: the record that the child process wrote.
-        mean, sd, quantile: median errors over all parameters; of means and quantiles in
-            posterior sds, of sds relative.
-        worst: the largest error of a mean, in posterior sds.
-        to_goal: seconds until the median error of means stays below the goal.
-        ess: smallest effective sample size over the parameters; NaN if there are no chains.
-    """
-
-    about: dict[str, Any]
-    mean: float = np.nan
-    worst: float = np.nan
-    sd: float = np.nan
-    quantile: float = np.nan
-    to_goal: float = np.nan
-    ess: float = np.nan
-
-    @property
-    def seconds(self) -> float:
-        """Total seconds."""
-        return float(self.about.get("seconds", np.nan))
-
-
-Scores = dict[str, dict[str, Score]]
 
 
 def _load(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
@@ -107,6 +70,7 @@ def _score(
         quantile=float(np.median(quantiles)),
         to_goal=float(to_goal),
         ess=_effective_draws(about, draws),
+        worst_sd=float(sd.max()),
     )
 
 

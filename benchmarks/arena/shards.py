@@ -65,20 +65,20 @@ def _model(problem: Problem) -> vcmc.Model:
 
 def _answer(tree: Any, seconds: float) -> Answer:
     """Return the draws, the seconds of the whole call, and how they are spent."""
-    stages = ", ".join(
-        f"{name.removeprefix('seconds_')} {value:.1f}"
+    stages = {
+        str(name).removeprefix("seconds_"): float(value)
         for name, value in tree.attrs.items()
         if str(name).startswith("seconds_")
-    )
+    }
     num_shards = int(tree.attrs["num_shards"])
     return Answer(
         vcmc.posterior_draws(tree),
         seconds,
         tree.attrs["seconds_compile"],
         num_shards=num_shards,
-        remark=f"K = {num_shards}, verdict {tree.attrs['verdict']}; "
-        f"{seconds - tree.attrs['seconds_diagnose']:.1f} s without the diagnosis; "
-        f"seconds by stage: {stages}",
+        remark=f"K = {num_shards}, {seconds - stages['diagnose']:.1f} s without the diagnosis",
+        verdict=str(tree.attrs["verdict"]),
+        stages=stages,
     )
 
 
