@@ -223,7 +223,9 @@ class _Chains:
         half = len(self.positions) // 2
         recent = np.stack(self.positions[half:], axis=1)
         points = recent.reshape(-1, recent.shape[2])
-        if np.nanmax(convergence.rhat(recent[None])) <= MAX_WHITE_RHAT:
+        # NaN for a coordinate that does not vary at all: chains may have stood still
+        rhat = convergence.rhat(recent[None])
+        if not np.isnan(rhat).all() and np.nanmax(rhat) <= MAX_WHITE_RHAT:
             return state
         size = self.step_size.averaged
         if np.mean(self.acceptances[half:]) < MIN_ACCEPTANCE:
@@ -241,7 +243,8 @@ class _Chains:
         draws = np.stack(self.positions[first:], axis=1)
         white = self.whitening.whiten(draws.reshape(-1, draws.shape[2])).reshape(draws.shape)
         # NaN for a coordinate that does not vary at all
-        rhat = float(np.max(np.nan_to_num(convergence.rhat(white[None]), nan=np.inf)))
+        rhat = convergence.rhat(white[None])
+        rhat = float(np.max(np.where(np.isnan(rhat), np.inf, rhat)))
         ess = float(np.min(np.nan_to_num(convergence.ess(white[None]), nan=0.0)))
         return Run(
             draws,
