@@ -243,8 +243,8 @@ class _Chains:
         draws = np.stack(self.positions[first:], axis=1)
         white = self.whitening.whiten(draws.reshape(-1, draws.shape[2])).reshape(draws.shape)
         # NaN for a coordinate that does not vary at all
-        rhat = convergence.rhat(white[None])
-        rhat = float(np.max(np.where(np.isnan(rhat), np.inf, rhat)))
+        rhats = convergence.rhat(white[None])
+        rhat = float(np.max(np.where(np.isnan(rhats), np.inf, rhats)))
         ess = float(np.min(np.nan_to_num(convergence.ess(white[None]), nan=0.0)))
         return Run(
             draws,
