@@ -12,7 +12,7 @@ Draws = dict[str, np.ndarray]
 
 
 class Answer(NamedTuple):
-    """The draws so far, and the seconds that they took.
+    """The draws so far, or their summary, and the seconds that they took.
 
     Attributes:
         draws: arrays (draw, …) by name, chain after chain or interleaved; empty before the first.
@@ -25,6 +25,9 @@ class Answer(NamedTuple):
         num_chains: number of chains whose draws are interleaved; 0 if draws are independent.
         num_shards: number of shards, if there are any.
         remark: settings and other facts worth printing.
+        verdict: the method's own verdict on its result, if it has one.
+        summary: mean, sd, 5 % and 95 % quantile of parameters without draws, as arrays (4, …) by
+            name; NaN where the method has none.
     """
 
     draws: Draws
@@ -36,6 +39,8 @@ class Answer(NamedTuple):
     num_chains: int = 0
     num_shards: int = 0
     remark: str = ""
+    verdict: str = ""
+    summary: Draws = {}  # noqa: RUF012
 
 
 Method = Callable[[Problem], Iterator[Answer]]
@@ -59,9 +64,3 @@ def named(samples: Any) -> Draws:
     """Return draws as NumPy arrays."""
     return {name: np.asarray(values, float) for name, values in samples.items()}
 
-
-def names_of(problem: Problem) -> frozenset[str]:
-    """Return the parameter names of the NumPyro model; the PyMC and Stan models may have more."""
-    import vcmc
-
-    return frozenset(vcmc.from_numpyro(problem.model, problem.rows).space)

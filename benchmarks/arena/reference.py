@@ -19,7 +19,7 @@ from weighting import by_importance
 
 from vcmc.diagnostics import convergence
 
-NEARLY_GAUSSIAN = frozenset({"logistic", "probit", "poisson", "robust"})
+NEARLY_GAUSSIAN = frozenset({"logistic", "probit", "flights", "poisson", "robust"})
 NUM_CHAINS, NUM_WARMUP, NUM_STEPS = 64, 150, 500
 NUM_EXACT_DRAWS = 200_000
 
