@@ -63,4 +63,3 @@ def rows_of(problem: Problem) -> dict[str, Any]:
 def named(samples: Any) -> Draws:
     """Return draws as NumPy arrays."""
     return {name: np.asarray(values, float) for name, values in samples.items()}
-

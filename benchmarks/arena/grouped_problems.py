@@ -85,9 +85,7 @@ class GroupedProblem(Problem):
 def hierarchical(
     is_binary: bool, is_centred: bool, group: Any, x: Any, y: Any, *, num_groups: int
 ) -> None:
-    beta = numpyro.sample(
-        "beta", dist.Normal(0, COEFFICIENT_SD).expand([x.shape[1]]).to_event(1)
-    )
+    beta = numpyro.sample("beta", dist.Normal(0, COEFFICIENT_SD).expand([x.shape[1]]).to_event(1))
     tau = numpyro.sample("tau", dist.HalfNormal(TAU_SD))
     with numpyro.plate("groups", num_groups):
         if is_centred:
@@ -175,6 +173,5 @@ def planes(num_groups: int | None = None) -> GroupedProblem:
 
 
 GROUPED = {
-    make.__name__: make
-    for make in (linear_100, logistic_2000, planes, linear_10000, linear_100000)
+    make.__name__: make for make in (linear_100, logistic_2000, planes, linear_10000, linear_100000)
 }

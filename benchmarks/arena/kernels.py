@@ -27,7 +27,8 @@ SUBSAMPLES = {"logistic": 100, "flights": 100, "probit": 100, "mixture": 500, "r
 LARGE_ECS = {
     "logistic": Length(300, 600, 50),
     "flights": Length(300, 600, 50),
-    "probit": Length(300, 300, 20)}
+    "probit": Length(300, 300, 20),
+}
 
 # MCLMC's chains move together, so that a step is one matrix product for all; two programs of eight
 # chains use both cores.

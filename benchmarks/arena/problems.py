@@ -1,7 +1,7 @@
 """The flat problems, each a NumPyro model with its rows; `grouped_problems.py` has the others.
 
-Rows are simulated from fixed seeds, but for those of `flights`. Models take `batch`, the subsample size of their plate, for
-methods that use minibatches.
+Rows are simulated from fixed seeds, but for those of `flights`. Models take `batch`, the subsample
+size of their plate, for methods that use minibatches.
 """
 
 from collections.abc import Callable

@@ -45,7 +45,9 @@ def vcmc_listed(problem: Problem) -> Iterator[Answer]:
             slowest = _slowest_shard(vcmc.infer(model, executor=vcmc.executors.Local(1), **options))
     others = sum(tree.attrs[f"seconds_{stage}"] for stage in ("start", "compile", "check"))
     path = slowest + tree.attrs["seconds_combine"]
-    yield _answer(problem, tree, seconds)._replace(seconds_critical=others + path, seconds_slowest=path)
+    yield _answer(problem, tree, seconds)._replace(
+        seconds_critical=others + path, seconds_slowest=path
+    )
 
 
 def vcmc_refined(problem: Problem) -> Iterator[Answer]:

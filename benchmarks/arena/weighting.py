@@ -6,6 +6,7 @@ are best computed relative to those of the same points without weights, whose ex
 (control variates).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,8 +25,18 @@ MAX_POINT_ROWS = 20_000_000  # points times rows that are evaluated at once
 MAX_PARETO_K = 0.5  # above it, the variance of the weights may be infinite
 
 
-def by_importance(density: Density, num_rows: int) -> Truth:
-    """Return means, sds and quantiles, with errors from their spread over batches of points."""
+def by_importance(
+    density: Density,
+    num_rows: int,
+    others: Callable[[np.ndarray, np.ndarray], Draws] = lambda *_: {},
+) -> Truth:
+    """Return means, sds and quantiles, with errors from their spread over batches of points.
+
+    Args:
+        density: the log density, and the parameters of a point.
+        num_rows: number of terms of the log density, which bound the points.
+        others: from points and their weights to the statistics (4, …) of other parameters.
+    """
     generator = np.random.default_rng(0)
     mode, laplace_root = mode_and_root(density)
     centre, root = np.asarray(mode), np.asarray(laplace_root)
@@ -61,7 +72,8 @@ def by_importance(density: Density, num_rows: int) -> Truth:
         f"importance sampling, {len(points)} points, {1 / np.sum(weights**2):.0f} of them "
         f"effective, Pareto k {shape:.2f}"
     )
-    return Truth(summary, _errors(params, log_weights, known, summary), origin)
+    errors = _errors(params, log_weights, known, summary)
+    return Truth(summary | others(points, weights), errors, origin)
 
 
 def _proposed(
