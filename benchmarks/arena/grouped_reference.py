@@ -24,6 +24,9 @@ from weighting import by_importance
 SPACING = 0.2  # of the nodes: the rule is exact to 1e-8 for a normal density of sd 0.2
 NODES = np.arange(-6.0, 6.0 + SPACING / 2, SPACING)
 MIN_LOCAL_SD, MAX_TAU = 0.2, 1.0  # what the nodes suffice for
+PROPOSAL_DOF = 20.0  # the log sd of few effects has a heavier tail than a normal density
+MAX_PAIRS = 20_000  # of points, where evaluations are cheap
+MAX_LOCAL_POINTS = 2000  # local effects depend little on globals, which differ between points
 NUM_BISECTIONS = 50
 FINE = 20  # points per node, for quantiles
 
@@ -48,9 +51,10 @@ def grouped_reference(problem: GroupedProblem) -> Truth:
     density = _density(problem, marginal.log_density)
 
     def local(points: np.ndarray, weights: np.ndarray) -> Draws:
-        return {"u": marginal.local(density.params(points), weights)}
+        weights = weights[:MAX_LOCAL_POINTS] / weights[:MAX_LOCAL_POINTS].sum()
+        return {"u": marginal.local(density.params(points[:MAX_LOCAL_POINTS]), weights)}
 
-    return by_importance(density, marginal.num_terms, local)
+    return by_importance(density, marginal.num_terms, local, PROPOSAL_DOF, MAX_PAIRS)
 
 
 def _density(problem: GroupedProblem, log_likelihood: Callable[[Any], Any]) -> Density:
