@@ -42,7 +42,7 @@ REFERENCE_MINUTES = 60.0
 SMALL_MINUTES = 4.0
 LARGE_MINUTES = 10.0
 LARGE_NUTS_MINUTES = 30.0
-GROUPED_MINUTES = 6.0
+GROUPED_MINUTES = 5.0
 SECOND_RUN = "vcmc, second run"  # right after the first, which it shares compiled programs with
 LARGE_ROWS = 100_000  # from here on chains on all rows take fewer steps
 

@@ -124,13 +124,13 @@ def _simulated(generator: np.random.Generator, sizes: np.ndarray) -> tuple[Rows,
     return {"group": group, "x": x}, x @ [-0.5, 0.7, -0.3, 0.2] + effects[group]
 
 
-def logistic_2000(num_groups: int = 2000) -> GroupedProblem:
+def binary_2000(num_groups: int = 2000) -> GroupedProblem:
     """Return a logistic regression with local intercepts, twenty rows each."""
     generator = np.random.default_rng(10)
     rows, score = _simulated(generator, np.full(num_groups, 20))
     rows["y"] = (generator.random(len(score)) < 1 / (1 + np.exp(-score))).astype(float)
     about = f"logistic regression with local intercepts, {num_groups:,} groups × 20 rows"
-    return _problem("logistic_2000", about, rows, True)
+    return _problem("binary_2000", about, rows, True)
 
 
 def _linear(name: str, num_groups: int, sizes: tuple[int, int], **options: Any) -> GroupedProblem:
@@ -173,5 +173,5 @@ def planes(num_groups: int | None = None) -> GroupedProblem:
 
 
 GROUPED = {
-    make.__name__: make for make in (linear_100, logistic_2000, planes, linear_10000, linear_100000)
+    make.__name__: make for make in (linear_100, binary_2000, planes, linear_10000, linear_100000)
 }

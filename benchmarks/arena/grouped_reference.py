@@ -23,7 +23,7 @@ from weighting import by_importance
 
 SPACING = 0.2  # of the nodes: the rule is exact to 1e-8 for a normal density of sd 0.2
 NODES = np.arange(-6.0, 6.0 + SPACING / 2, SPACING)
-MIN_LOCAL_SD, MAX_TAU = 0.2, 1.0  # what the nodes suffice for
+MIN_LOCAL_SD, MAX_TAU = 0.2, 1.0  # what the nodes suffice for: they reach six prior sds
 PROPOSAL_DOF = 20.0  # the log sd of few effects has a heavier tail than a normal density
 MAX_PAIRS = 20_000  # of points, where evaluations are cheap
 MAX_LOCAL_POINTS = 2000  # local effects depend little on globals, which differ between points
@@ -144,6 +144,8 @@ def _binary(problem: GroupedProblem) -> Marginal:
         )
 
     def local(params: Draws, weights: np.ndarray) -> np.ndarray:
+        if not weights @ params["tau"] < MAX_TAU:
+            raise RuntimeError("effects vary too much for the nodes of the reference.")
         chosen = np.isin(problem.rows["group"], problem.scored)
         rows = {name: jnp.asarray(array[chosen]) for name, array in problem.rows.items()}
         rows["group"] = jnp.searchsorted(jnp.asarray(problem.scored), rows["group"])
@@ -156,8 +158,6 @@ def _binary(problem: GroupedProblem) -> Marginal:
             weight * np.asarray(shares({name: values[i] for name, values in params.items()}))
             for i, weight in enumerate(weights)
         )
-        if not np.max(params["tau"]) < MAX_TAU:
-            raise RuntimeError("effects vary too much for the nodes of the reference.")
         return _on_nodes(density)
 
     return Marginal(log_density, local, problem.num_rows * len(NODES))
