@@ -131,7 +131,7 @@ def _binary(problem: GroupedProblem) -> Marginal:
 
         def at_node(node: Any) -> Any:
             score = offsets + node
-            terms = rows["y"] * score - jax.nn.softplus(score)
+            terms = rows["y"] * score - jnp.maximum(score, 0) - jnp.log1p(jnp.exp(-jnp.abs(score)))
             return jax.ops.segment_sum(terms, rows["group"], num_groups, indices_are_sorted=True)
 
         log_prior = -0.5 * (NODES / params["tau"]) ** 2 - jnp.log(params["tau"])
