@@ -32,7 +32,7 @@ class GroupedProblem(Problem):
     Attributes:
         is_binary: whether outcomes are binary rather than normal.
         is_centred: the parametrization in which NumPyro's NUTS is faster, which nutpie gets.
-        is_vast: whether chains on the joint model are hopeless within the time limits.
+        is_vast: whether chains on the joint model are left out.
     """
 
     is_binary: bool = field(default=False, kw_only=True)

@@ -35,7 +35,7 @@ def nutpie(problem: GroupedProblem) -> Iterator[Answer]:
 def _refuse_vast(problem: GroupedProblem) -> None:
     if problem.is_vast:
         raise NotImplementedError(
-            "not run: chains on the joint model are at their time limit with a tenth of the groups"
+            "not run: the joint model has more groups than chains can sample within the time limit"
         )
 
 
