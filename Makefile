@@ -65,7 +65,7 @@ bench: setup
 	  { $(PYTHON) -m venv .venv-stan && $(PIP_STAN) pystan numpy 'setuptools<81' && \
 	    touch .venv-stan/.installed; } || \
 	  echo "PyStan cannot be installed: the comparison runs without Stan."
-	@$(BIN)/python -c "import nutpie" 2>/dev/null || $(PIP) -c constraints.txt -e '.[bench]'
+	@$(BIN)/python -c "import gpboost, nutpie, statsmodels" 2>/dev/null || $(PIP) -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/arena/arena.py
 
 setup: $(VENV)/.installed

@@ -13,7 +13,7 @@ Draws = dict[str, np.ndarray]
 
 
 class Answer(NamedTuple):
-    """The draws so far, and the seconds that they took.
+    """The draws so far, or their summary, and the seconds that they took.
 
     Attributes:
         draws: arrays (draw, …) by name, chain after chain or interleaved; empty before the first.
@@ -28,6 +28,8 @@ class Answer(NamedTuple):
         num_shards: number of shards, if there are any.
         remark: settings and other facts worth printing.
         verdict: the method's own verdict on its result, if it has one.
+        summary: mean, sd, 5 % and 95 % quantile of parameters without draws, as arrays (4, …) by
+            name; NaN where the method has none.
     """
 
     draws: Draws
@@ -41,6 +43,7 @@ class Answer(NamedTuple):
     num_shards: int = 0
     remark: str = ""
     verdict: str = ""
+    summary: Draws = {}  # noqa: RUF012
 
 
 Method = Callable[[Problem], Iterator[Answer]]
@@ -63,10 +66,3 @@ def rows_of(problem: Problem) -> dict[str, Any]:
 def named(samples: Any) -> Draws:
     """Return draws as NumPy arrays."""
     return {name: np.asarray(values, float) for name, values in samples.items()}
-
-
-def names_of(problem: Problem) -> frozenset[str]:
-    """Return the parameter names of the NumPyro model; the PyMC and Stan models may have more."""
-    import vcmc
-
-    return frozenset(vcmc.from_numpyro(problem.model, problem.rows).space)

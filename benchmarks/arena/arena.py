@@ -1,4 +1,4 @@
-"""Compare vcmc with the methods that a user would pick instead, on eight problems.
+"""Compare vcmc with the methods that a user would pick instead, on flat and grouped problems.
 
 Each method runs on each problem in its own process, one after the other, with a time limit; the
 draws that it had by then count. Chains that have long been right are stopped (`scores.py`). Answers
@@ -43,8 +43,12 @@ REFERENCE_MINUTES = 60.0
 SMALL_MINUTES = 4.0
 LARGE_MINUTES = 10.0
 LARGE_NUTS_MINUTES = 30.0
+GROUPED_MINUTES = 5.0
 SECOND_RUN = "vcmc, second run"  # right after the first, which it shares compiled programs with
 LARGE_ROWS = 100_000  # from here on chains on all rows take fewer steps
+
+PACKAGES = ("vcmc", "jax", "numpyro", "blackjax", "pymc", "nutpie", "bambi", "statsmodels")
+PACKAGES += ("gpboost", "numpy")
 
 # Methods that are timed by number of rows N and shards K, as logistic@N/K.
 SWEEP = {
@@ -92,18 +96,19 @@ def _options() -> argparse.Namespace:
 
 
 def _run_all(options: argparse.Namespace) -> None:
-    from methods import COMBINERS, METHODS, SHARDS
+    from grouped_problems import GROUPED
+    from methods import COMBINERS, SHARDS, methods_of
     from problems import PROBLEMS
 
     problems = (
-        list(dict.fromkeys(["logistic", "probit", *SWEEP, *PROBLEMS]))
+        list(dict.fromkeys(["logistic", "probit", *SWEEP, *PROBLEMS, *GROUPED]))
         if options.problems == "all"
         else options.problems.split(",")
     )
-    methods = list(METHODS) if options.methods == "all" else options.methods.split(";")
     for problem in problems:
-        is_timed_only = "@" in problem and options.methods == "all"
-        for method in SWEEP.get(problem, []) if is_timed_only else methods:
+        methods = methods_of(problem) if options.methods == "all" else options.methods.split(";")
+        is_timed_only = problem in SWEEP and options.methods == "all"
+        for method in SWEEP[problem] if is_timed_only else methods:
             if not is_timed_only:
                 _run(problem, "reference", options)
             if method in COMBINERS:
@@ -170,10 +175,13 @@ def _run_child(problem: str, method: str, path: Path, limit: float) -> str:
 
 def _time_limit(problem: str, method: str) -> float:
     """Return the minutes after which a method is stopped."""
+    from grouped_problems import GROUPED
     from problems import LARGE
 
     if method == "reference":
         return REFERENCE_MINUTES
+    if problem.partition("@")[0] in GROUPED:
+        return GROUPED_MINUTES
     if problem not in LARGE and "@" not in problem:
         return SMALL_MINUTES
     return LARGE_NUTS_MINUTES if method == "NumPyro NUTS" else LARGE_MINUTES
@@ -192,12 +200,12 @@ def _child(name: str, method: str, path: str) -> None:
     if method == "reference":
         _store_reference(Path(path), problem)
         return
-    from methods import METHODS, SHARDS
+    from methods import SHARDS, methods_of
     from scores import is_settled, load_reference
     from shards import shard_draws
 
     exact = load_reference(Path(path).parent, name)
-    answers = shard_draws(problem) if method == SHARDS else METHODS[method](problem)
+    answers = shard_draws(problem) if method == SHARDS else methods_of(name)[method](problem)
     for answer in answers:
         _store(Path(path), problem, method, answer)
         if exact is not None and is_settled(answer, exact):
@@ -206,17 +214,21 @@ def _child(name: str, method: str, path: str) -> None:
 
 
 def _problem(name: str) -> "Problem":
+    from grouped_problems import GROUPED
     from problems import PROBLEMS
 
     base, _, size = name.partition("@")
+    make = GROUPED[base] if base in GROUPED else PROBLEMS[base]
     if not size:
-        return PROBLEMS[base]()
-    num_rows, num_shards = map(int, size.split("/"))
+        return make()
+    number, _, num_shards = size.partition("/")  # of rows, or of groups
+    if base in GROUPED:
+        return replace(make(int(number)), name=name)
     return replace(
-        PROBLEMS[base](num_rows),
+        make(int(number)),
         name=name,
-        num_shards=num_shards,
-        is_large=num_rows >= LARGE_ROWS,
+        num_shards=int(num_shards or 10),
+        is_large=int(number) >= LARGE_ROWS,
     )
 
 
@@ -231,9 +243,10 @@ def _store_reference(path: Path, problem: "Problem") -> None:
         "problem": problem.name,
         "about": problem.about,
         "num_rows": problem.num_rows,
-        "num_groups": getattr(problem, "num_groups", 0),  # hierarchical problems have groups
+        "num_groups": problem.num_groups,  # hierarchical problems have groups
         "num_shards": problem.num_shards,
         "seconds": time.perf_counter() - begin,
+        "local": problem.local,
         "errors": truth.errors,
         "origin": truth.origin,
     }
@@ -245,7 +258,8 @@ def _store(path: Path, problem: "Problem", method: str, answer: "Answer") -> Non
     import vcmc
 
     arrays = dict(answer.draws) | ({} if answer.ready is None else {"ready!": answer.ready})
-    if answer.draws:
+    arrays |= {f"{name}=": values for name, values in answer.summary.items()}
+    if answer.draws or answer.summary:
         np.savez(path.with_suffix(".part.npz"), **arrays)
         path.with_suffix(".part.npz").replace(path.with_suffix(".npz"))
     record = {
@@ -253,11 +267,12 @@ def _store(path: Path, problem: "Problem", method: str, answer: "Answer") -> Non
         "method": method,
         "about": problem.about,
         "num_rows": problem.num_rows,
-        "num_groups": getattr(problem, "num_groups", 0),  # hierarchical problems have groups
+        "num_groups": problem.num_groups,  # hierarchical problems have groups
         "num_shards": problem.num_shards,
         "num_shards_used": answer.num_shards,
         "num_chains": answer.num_chains,
         "is_skewed": problem.is_skewed,
+        "local": problem.local,
         "seconds": answer.seconds,
         "seconds_compile": answer.seconds_compile,
         "seconds_critical": answer.seconds_critical,
@@ -281,7 +296,7 @@ def _versions() -> list[str]:
     from importlib.metadata import PackageNotFoundError, version
 
     versions = [f"Python {platform.python_version()}"]
-    for package in ("vcmc", "jax", "numpyro", "blackjax", "pymc", "nutpie", "numpy"):
+    for package in PACKAGES:
         try:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:

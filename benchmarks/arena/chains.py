@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from answer import Answer, Draws, names_of
+from answer import Answer, Draws
 from problems import Problem
 
 # Steps of warm-up and draws per chain: few where a step takes seconds.
@@ -28,7 +28,7 @@ def nutpie(problem: Problem) -> Iterator[Answer]:
     """
     import nutpie as package
 
-    names = names_of(problem)
+    names = problem.names
     begin = time.perf_counter()
     compiled = package.compile_pymc_model(
         problem.pymc(problem.rows), backend="jax", gradient_backend="jax"
@@ -54,7 +54,7 @@ def nutpie(problem: Problem) -> Iterator[Answer]:
         except TimeoutError:
             trace = sampler.inspect()
         now = time.perf_counter() - begin
-        draws = _common_draws(trace, names)
+        draws = problem.reported(_common_draws(trace, names))
         num_new = len(next(iter(draws.values()))) - sum(map(len, ready)) if draws else 0
         ready.append(_times(last, now, num_new // 2, 2))
         last = now
@@ -126,7 +126,7 @@ def stan(problem: Problem) -> Iterator[Answer]:
         if process.returncode:
             raise RuntimeError(process.stderr.strip().splitlines()[-1])
         with np.load(f"{folder}/draws.npz") as file:
-            draws = {name: file[name] for name in file.files if name in names_of(problem)}
+            draws = {name: file[name] for name in file.files if name in problem.names}
         record = json.loads(Path(f"{folder}/draws.json").read_text())
     yield Answer(
         draws,

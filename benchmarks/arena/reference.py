@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from answer import Draws
 from density import mode_and_root, of_numpyro
+from grouped_problems import GroupedProblem
+from grouped_reference import grouped_reference
 from problems import Problem
 from scipy.stats import wishart
 from truth import Truth, truth_of_draws
@@ -19,13 +21,15 @@ from weighting import by_importance
 
 from vcmc.diagnostics import convergence
 
-NEARLY_GAUSSIAN = frozenset({"logistic", "probit", "poisson", "robust"})
+NEARLY_GAUSSIAN = frozenset({"logistic", "probit", "flights", "poisson", "robust"})
 NUM_CHAINS, NUM_WARMUP, NUM_STEPS = 64, 150, 500
 NUM_EXACT_DRAWS = 200_000
 
 
 def reference(problem: Problem) -> Truth:
     """Return means, sds and quantiles of all parameters, and their errors."""
+    if isinstance(problem, GroupedProblem):
+        return grouped_reference(problem)
     if problem.name == "wishart":
         draws = _wishart(problem.rows["x"])
         return truth_of_draws(draws, NUM_EXACT_DRAWS, "the exact posterior")

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from answer import Answer, Draws, named, path_of
+from grouped_problems import GroupedProblem
 from problems import Problem
 
 import vcmc
@@ -23,7 +24,7 @@ def vcmc_default(problem: Problem) -> Iterator[Answer]:
     """Run vcmc as it comes: it chooses the number of shards and of their draws."""
     begin = time.perf_counter()
     tree = vcmc.infer(_model(problem), problem.rows, progress=False)
-    yield _answer(tree, time.perf_counter() - begin)
+    yield _answer(problem, tree, time.perf_counter() - begin)
 
 
 def vcmc_listed(problem: Problem) -> Iterator[Answer]:
@@ -44,7 +45,9 @@ def vcmc_listed(problem: Problem) -> Iterator[Answer]:
             slowest = _slowest_shard(vcmc.infer(model, executor=vcmc.executors.Local(1), **options))
     others = sum(tree.attrs[f"seconds_{stage}"] for stage in ("start", "compile", "check"))
     path = slowest + tree.attrs["seconds_combine"]
-    yield _answer(tree, seconds)._replace(seconds_critical=others + path, seconds_slowest=path)
+    yield _answer(problem, tree, seconds)._replace(
+        seconds_critical=others + path, seconds_slowest=path
+    )
 
 
 def vcmc_refined(problem: Problem) -> Iterator[Answer]:
@@ -56,14 +59,18 @@ def vcmc_refined(problem: Problem) -> Iterator[Answer]:
         raise NotImplementedError("not run: the posterior is nearly Gaussian")
     begin = time.perf_counter()
     tree = vcmc.infer(_model(problem), problem.rows, refine=True, progress=False)
-    yield _answer(tree, time.perf_counter() - begin)
+    yield _answer(problem, tree, time.perf_counter() - begin)
 
 
 def _model(problem: Problem) -> vcmc.Model:
+    if isinstance(problem, GroupedProblem):
+        return vcmc.from_numpyro(
+            problem.hierarchical(), problem.rows, groups="group", num_groups="num_groups"
+        )
     return vcmc.from_numpyro(problem.model, problem.rows)
 
 
-def _answer(tree: Any, seconds: float) -> Answer:
+def _answer(problem: Problem, tree: Any, seconds: float) -> Answer:
     """Return the draws, the seconds of the whole call, and how they are spent."""
     stages = {
         str(name).removeprefix("seconds_"): float(value)
@@ -72,14 +79,26 @@ def _answer(tree: Any, seconds: float) -> Answer:
     }
     num_shards = int(tree.attrs["num_shards"])
     return Answer(
-        vcmc.posterior_draws(tree),
+        problem.reported(vcmc.posterior_draws(tree)),
         seconds,
         tree.attrs["seconds_compile"],
         num_shards=num_shards,
         remark=f"K = {num_shards}, {seconds - stages['diagnose']:.1f} s without the diagnosis",
         verdict=str(tree.attrs["verdict"]),
         stages=stages,
+        summary=_local_summary(problem, tree),
     )
+
+
+def _local_summary(problem: Problem, tree: Any) -> Draws:
+    """Return the statistics of local parameters whose draws would have taken too much memory."""
+    if not isinstance(problem, GroupedProblem) or "local_mean" not in tree.children:
+        return {}
+    parts = [tree[f"local_{part}"] for part in ("mean", "sd", "q05", "q95")]
+    return {
+        name: np.stack([part[name].to_numpy()[problem.scored] for part in parts])
+        for name in problem.local
+    }
 
 
 def _slowest_shard(tree: Any) -> float:

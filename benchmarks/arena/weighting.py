@@ -1,11 +1,12 @@
 """A reference by importance sampling on all rows, for posteriors that are close to Gaussian.
 
-Points are opposite pairs of a Gaussian proposal: the Laplace approximation, moved to the mean and
-the scales of a first set of weighted points. The weights are so nearly equal that sds and quantiles
-are best computed relative to those of the same points without weights, whose expectations are known
-(control variates).
+Points are opposite pairs of a Gaussian proposal, or of a Student t for heavier tails: the Laplace
+approximation, moved to the mean and the scales of a first set of weighted points. The weights are
+so nearly equal that sds and quantiles are best computed relative to those of the same points
+without weights, whose expectations are known (control variates).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,14 +25,28 @@ MAX_POINT_ROWS = 20_000_000  # points times rows that are evaluated at once
 MAX_PARETO_K = 0.5  # above it, the variance of the weights may be infinite
 
 
-def by_importance(density: Density, num_rows: int) -> Truth:
-    """Return means, sds and quantiles, with errors from their spread over batches of points."""
+def by_importance(
+    density: Density,
+    num_rows: int,
+    others: Callable[[np.ndarray, np.ndarray], Draws] = lambda *_: {},
+    dof: float = np.inf,
+    max_pairs: int = MAX_PAIRS,
+) -> Truth:
+    """Return means, sds and quantiles, with errors from their spread over batches of points.
+
+    Args:
+        density: the log density, and the parameters of a point.
+        num_rows: number of terms of the log density, which bound the points.
+        dof: degrees of freedom of the proposal, a Student t if finite.
+        max_pairs: number of pairs of points, at most.
+        others: from points and their weights to the statistics (4, …) of other parameters.
+    """
     generator = np.random.default_rng(0)
     mode, laplace_root = mode_and_root(density)
     centre, root = np.asarray(mode), np.asarray(laplace_root)
     evaluate = jax.jit(jax.vmap(density.log_density))
     size = max(1, MAX_POINT_ROWS // num_rows)
-    num_pairs = min(MAX_PAIRS, MAX_PAIR_ROWS // num_rows)
+    num_pairs = min(max_pairs, MAX_PAIR_ROWS // num_rows) // NUM_BATCHES * NUM_BATCHES
 
     def log_density(points: np.ndarray) -> np.ndarray:
         chunks = np.split(points, range(size, len(points), size))
@@ -43,38 +58,50 @@ def by_importance(density: Density, num_rows: int) -> Truth:
             ]
         )
 
-    points, log_weights = _proposed(generator, log_density, centre, root, NUM_PILOT_PAIRS)
+    points, log_weights = _proposed(generator, log_density, centre, root, NUM_PILOT_PAIRS, dof)
     weights = _normalized(log_weights)
     centre = weights @ points
     # covariances of a few hundred points are noisy, variances less so
     variances = weights @ (points - centre) ** 2
     root = root * np.sqrt(variances / (root**2).sum(axis=1))[:, None]
-    points, log_weights = _proposed(generator, log_density, centre, root, num_pairs)
+    points, log_weights = _proposed(generator, log_density, centre, root, num_pairs, dof)
     shape = pareto_k(log_weights)
     if not shape < MAX_PARETO_K:
         raise RuntimeError(f"weights of the reference have Pareto k = {shape:.2f}; use chains.")
     params = density.params(points)
-    known = _known(generator, density, centre, root)
+    known = _known(generator, density, centre, root, dof)
     weights = _normalized(log_weights)
     summary = {name: _controlled(values, weights, known[name]) for name, values in params.items()}
     origin = (
         f"importance sampling, {len(points)} points, {1 / np.sum(weights**2):.0f} of them "
         f"effective, Pareto k {shape:.2f}"
     )
-    return Truth(summary, _errors(params, log_weights, known, summary), origin)
+    errors = _errors(params, log_weights, known, summary)
+    return Truth(summary | others(points, weights), errors, origin)
 
 
 def _proposed(
-    generator: np.random.Generator, log_density: Any, centre: Any, root: Any, num_pairs: int
+    generator: np.random.Generator,
+    log_density: Any,
+    centre: Any,
+    root: Any,
+    num_pairs: int,
+    dof: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return points (point, coordinate), opposite ones next to each other, and log weights."""
-    white = _pairs(generator, num_pairs, len(centre))
+    dim = len(centre)
+    white = _pairs(generator, num_pairs, dim, dof)
     points = centre + white @ root.T
-    return points, log_density(points) + 0.5 * (white**2).sum(axis=1)
+    squares = (white**2).sum(axis=1)
+    is_normal = np.isinf(dof)
+    minus_log_proposal = 0.5 * (squares if is_normal else (dof + dim) * np.log1p(squares / dof))
+    return points, log_density(points) + minus_log_proposal
 
 
-def _pairs(generator: np.random.Generator, num_pairs: int, dim: int) -> np.ndarray:
+def _pairs(generator: np.random.Generator, num_pairs: int, dim: int, dof: float) -> np.ndarray:
     half = generator.normal(size=(num_pairs, dim))
+    if not np.isinf(dof):
+        half /= np.sqrt(generator.chisquare(dof, size=(num_pairs, 1)) / dof)
     return np.stack([half, -half], axis=1).reshape(2 * num_pairs, dim)
 
 
@@ -84,15 +111,21 @@ def _normalized(log_weights: np.ndarray) -> np.ndarray:
 
 
 def _known(
-    generator: np.random.Generator, density: Density, centre: np.ndarray, root: np.ndarray
+    generator: np.random.Generator,
+    density: Density,
+    centre: np.ndarray,
+    root: np.ndarray,
+    dof: float,
 ) -> Draws:
     """Return mean, sd and quantiles of the proposal, which need no rows."""
     params = density.params(centre[None])
-    if all(np.array_equal(values[0].ravel(), centre) for values in params.values()):
+    if np.isinf(dof) and all(
+        np.array_equal(values[0].ravel(), centre) for values in params.values()
+    ):
         sd = np.sqrt((root**2).sum(axis=1))  # the only parameter is the point
         summary = np.stack([centre, sd, *(centre + norm.ppf(level) * sd for level in LEVELS)])
         return dict.fromkeys(params, summary)
-    points = centre + _pairs(generator, NUM_CONTROL_PAIRS, len(centre)) @ root.T
+    points = centre + _pairs(generator, NUM_CONTROL_PAIRS, len(centre), dof) @ root.T
     return {name: summary_of(values) for name, values in density.params(points).items()}
 
 
