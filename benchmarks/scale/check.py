@@ -13,9 +13,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import workloads
-from link import FAST, NO_NETWORK, SLOW, Machines, Network, Recorder, RecordedSlots, Stage
-from link import recorded_processes
-from projection import UNLIMITED, driver_seconds, projected, replay
+from link import (
+    FAST,
+    NO_NETWORK,
+    SLOW,
+    Machines,
+    Network,
+    RecordedSlots,
+    Recorder,
+    Stage,
+    recorded_processes,
+)
+from projection import UNLIMITED, driver_seconds, on_its_own, projected, replay
 from workloads import Workload
 
 import vcmc
@@ -82,15 +91,15 @@ def _middle(runs: Sequence[list[Stage]]) -> list[Stage]:
     ]
 
 
-def _compared(
-    network: Network, runs: dict[str, list[list[Stage]]], cores: int
-) -> dict[str, Any]:
+def _compared(network: Network, runs: dict[str, list[list[Stage]]], cores: int) -> dict[str, Any]:
     """Return measured and projected seconds by stage; medians over repeated runs."""
     without, with_network = runs[NO_NETWORK.name], runs[network.name]
     stages = {}
     for stage in _middle(without):
         same = [_named(run, stage.name) for run in without]
         projections = [projected(each, network, cores) for each in same]
+        delayed = [_named(run, stage.name) for run in with_network]
+        driver = statistics.median(driver_seconds(each, cores) for each in same)
         stages[stage.name] = {
             "rounds": len(stage.rounds),
             "messages": sum(len(round_.messages) for round_ in stage.rounds),
@@ -99,9 +108,8 @@ def _compared(
             "without": statistics.median(each.seconds for each in same),
             "rule": statistics.median(each["rule"] for each in projections),
             "replay": statistics.median(each["replay"] for each in projections),
-            "measured": statistics.median(
-                _named(run, stage.name).seconds for run in with_network
-            ),
+            "own": statistics.median(on_its_own(each, driver, network, cores) for each in delayed),
+            "measured": statistics.median(each.seconds for each in delayed),
         }
     return {"network": network.name, "stages": stages}
 
@@ -112,9 +120,10 @@ def _named(run: list[Stage], name: str) -> Stage:
 
 
 def _megabytes(stage: Stage, direction: str) -> float:
-    return sum(
-        getattr(message, direction) for round_ in stage.rounds for message in round_.messages
-    ) / 1e6
+    return (
+        sum(getattr(message, direction) for round_ in stage.rounds for message in round_.messages)
+        / 1e6
+    )
 
 
 def _scaled(first: list[Stage], later: list[Stage], is_quick: bool) -> dict[str, Any]:
@@ -134,11 +143,13 @@ def _scaled(first: list[Stage], later: list[Stage], is_quick: bool) -> dict[str,
             "computing": factor * computing,
             **{
                 network.name: sum(
-                    replay(round_, network) - replay(round_, NO_NETWORK)
-                    for round_ in stage.rounds
+                    replay(round_, network) - replay(round_, NO_NETWORK) for round_ in stage.rounds
                 )
                 for network in NETWORKS[1:]
             },
         }
-    return {"rows_per_machine": TARGET_ROWS, "measured_rows": MACHINE_ROWS[is_quick],
-            "stages": stages}
+    return {
+        "rows_per_machine": TARGET_ROWS,
+        "measured_rows": MACHINE_ROWS[is_quick],
+        "stages": stages,
+    }

@@ -43,8 +43,9 @@ class Workers:
         self.executor = executor
         model = vcmc.models.Logistic(1)
         self.num_slots = executor.count_slots()
-        partition = vcmc.split({"x": np.ones((self.num_slots, 1)), "y": np.ones(self.num_slots)},
-                               self.num_slots)
+        partition = vcmc.split(
+            {"x": np.ones((self.num_slots, 1)), "y": np.ones(self.num_slots)}, self.num_slots
+        )
         self._cache = ShardCache(model, partition)
         self.first = self.costs()
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from vcmc.data.cache import ShardCache, Task, Work
 from vcmc.executors import Processes
-from vcmc.executors.base import Outcome
+from vcmc.executors.base import Outcome, no_progress
 from vcmc.executors.slots import AbstractSlot, AbstractSlots
-from vcmc.executors.worker import serve
+from vcmc.executors.worker import pack_subset, serve
 from vcmc.inference.clock import Clock
 
 
@@ -52,9 +52,16 @@ class Message(NamedTuple):
 
 @dataclass
 class Round:
-    """One call of `outcomes`: its messages to all slots, in the order of their replies."""
+    """One call of `outcomes`: its messages to all slots, in the order of their replies.
+
+    Attributes:
+        work: the name of the operation.
+        stealing: in a round of long tasks, where idle slots take those of others, the bytes of a
+            shard that they lack; None in other rounds.
+    """
 
     work: str
+    stealing: int | None = None
     messages: list[Message] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -99,9 +106,9 @@ class Recorder:
         self.network, self.stages, self._rounds = network, [], []
         self._begin = time.perf_counter()
 
-    def begin_round(self, work: str) -> Round:
+    def begin_round(self, work: str, stealing: int | None) -> Round:
         """Record the messages that follow as a round."""
-        self._rounds.append(Round(work))
+        self._rounds.append(Round(work, stealing))
         return self._rounds[-1]
 
     def end_stage(self, name: str) -> None:
@@ -171,14 +178,21 @@ class RecordedSlots(AbstractSlots):
         work: Work,
         tasks: Sequence[Task],
         shard_cache: ShardCache,
-        *arguments: Any,
-        **options: Any,
+        advance: Callable[[int], None] = no_progress,
+        one_by_one: bool = False,
     ) -> Iterator[Outcome]:
-        round_ = self.recorder.begin_round(getattr(work, "func", work).__name__)
+        name = getattr(work, "func", work).__name__
+        stealing = _shard_bytes(shard_cache) if one_by_one else None
+        round_ = self.recorder.begin_round(name, stealing)
         begin = time.perf_counter()
-        outcomes = super().outcomes(work, tasks, shard_cache, *arguments, **options)
+        outcomes = super().outcomes(work, tasks, shard_cache, advance, one_by_one)
         round_.seconds = time.perf_counter() - begin
         return outcomes
+
+
+def _shard_bytes(shard_cache: ShardCache) -> int:
+    """Return the bytes of a shard that is sent; those in files are loaded where they are needed."""
+    return len(pack_subset(shard_cache, [0])) if shard_cache.partition.in_memory else 0
 
 
 class Machines(AbstractSlots):
@@ -202,7 +216,6 @@ class Machine(AbstractSlot):
 
     def __init__(self, lock: threading.Lock):
         self.lock = lock
-        self.waited = 0.0
 
     def call(self, message: bytes, advance: Callable[[int], None]) -> bytes:
         with self.lock:

@@ -57,7 +57,8 @@ def timed_run(
         "cpu_workers": workers_cpu,
         "peak_driver_mb": own_costs().peak_mb,
         "peak_workers_mb": peaks,
-        "stages": stages_of(tree, seconds) | ({"split": prepare_seconds} if prepare_seconds else {}),
+        "stages": stages_of(tree, seconds)
+        | ({"split": prepare_seconds} if prepare_seconds else {}),
         "num_shards": int(tree.attrs["num_shards"]),
         "shard_draws": int(tree["subposterior"].sizes["draw"]),
         "verdict": tree.attrs["verdict"],

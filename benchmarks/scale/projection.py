@@ -8,31 +8,33 @@ their slots computed.
 2. The replay: as (1), but message by message. The line of the driver sends one message after the
    other, a slot computes as soon as its message is there, while the line sends the next one, and
    replies queue for the line in the other direction. It is shorter than the rule where sending
-   and computing overlap.
+   and computing overlap. In rounds of long tasks a slot that has done its own takes the last one
+   of the slot that has most left, with the rows of its shard, as executors do.
 
 What a stage takes beyond the replay without a network is the driver's own computing.
 """
 
 import heapq
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from statistics import fmean
 
 from link import NO_NETWORK, Message, Network, Round, Stage
 
 UNLIMITED = 10**9  # cores: every machine has its own
 
 
-def by_slot(messages: Sequence[Message]) -> dict[int, list[Message]]:
+def by_slot(round_: Round) -> dict[int, list[Message]]:
     """Return the messages of each slot, in their order."""
     queues: dict[int, list[Message]] = defaultdict(list)
-    for message in messages:
+    for message in round_.messages:
         queues[message.slot].append(message)
     return queues
 
 
 def rule_of_thumb(round_: Round, network: Network) -> float:
     """Return the seconds of messages and bytes, plus those of the longest computation."""
-    queues = by_slot(round_.messages).values()
+    queues = by_slot(round_).values()
     if not queues:
         return 0.0
     delays = 2 * network.delay * max(len(queue) for queue in queues)
@@ -41,38 +43,75 @@ def rule_of_thumb(round_: Round, network: Network) -> float:
     return delays + num_bytes / network.bandwidth + computing
 
 
-def replay(round_: Round, network: Network, cores: int = UNLIMITED, factor: float = 1.0) -> float:
-    """Return the seconds until the last reply, if computing takes `factor` times as long."""
-    queues = [iter(queue) for queue in by_slot(round_.messages).values()]
-    current = [next(queue) for queue in queues]
-    events = [(0.0, index, "send") for index in range(len(queues))]
+def replay(round_: Round, network: Network, cores: int = UNLIMITED) -> float:
+    """Return the seconds until the last reply."""
+    following = _dealt(round_) if round_.stealing is None else _stolen(round_, round_.stealing)
+    events = [(0.0, slot, "send") for slot in by_slot(round_)]
+    current: dict[int, Message] = {}
     out_free = in_free = end = 0.0
     busy_until: list[float] = []  # of the cores that were taken, the first to be free on top
     while events:
-        now, index, what = heapq.heappop(events)
-        message = current[index]
+        now, slot, what = heapq.heappop(events)
         if what == "send":
+            end = max(end, now)
+            if (message := following(slot)) is None:
+                continue
+            current[slot] = message
             out_free = max(now, out_free) + message.sent / network.bandwidth
-            heapq.heappush(events, (out_free + network.delay, index, "compute"))
+            heapq.heappush(events, (out_free + network.delay, slot, "compute"))
         elif what == "compute":
             begin = max(now, heapq.heappop(busy_until)) if len(busy_until) == cores else now
-            done = begin + factor * message.computing
+            done = begin + current[slot].computing
             heapq.heappush(busy_until, done)
-            heapq.heappush(events, (done, index, "reply"))
-        elif what == "reply":
-            in_free = max(now, in_free) + message.received / network.bandwidth
-            heapq.heappush(events, (in_free + network.delay, index, "arrive"))
+            heapq.heappush(events, (done, slot, "reply"))
         else:
-            end = max(end, now)
-            if (following := next(queues[index], None)) is not None:
-                current[index] = following
-                heapq.heappush(events, (now, index, "send"))
+            in_free = max(now, in_free) + current[slot].received / network.bandwidth
+            heapq.heappush(events, (in_free + network.delay, slot, "send"))
     return end
 
 
+def _dealt(round_: Round) -> Callable[[int], Message | None]:
+    """Give every slot the messages that it had."""
+    queues = {slot: iter(queue) for slot, queue in by_slot(round_).items()}
+    return lambda slot: next(queues[slot], None)
+
+
+def _stolen(round_: Round, shard_bytes: int) -> Callable[[int], Message | None]:
+    """Give every slot its share of the tasks, and then those of others.
+
+    The first task of a slot takes as long as it did, as it compiles; others take their mean.
+    """
+    recorded = by_slot(round_)
+    slots = sorted(recorded)
+    later = [message.computing for queue in recorded.values() for message in queue[1:]]
+    mean = fmean(later) if later else 0.0
+    sent = min(message.sent for message in round_.messages)
+    received = round(fmean(message.received for message in round_.messages))
+    left = dict.fromkeys(slots, 0)
+    for number in range(len(round_.messages)):
+        left[slots[number * len(slots) // len(round_.messages)]] += 1
+    has_begun: set[int] = set()
+
+    def following(slot: int) -> Message | None:
+        owner = slot if left[slot] else max(slots, key=lambda other: left[other])
+        if not left[owner]:
+            return None
+        left[owner] -= 1
+        computing = mean if slot in has_begun else recorded[slot][0].computing
+        has_begun.add(slot)
+        return Message(slot, sent + (owner != slot) * shard_bytes, received, computing)
+
+    return following
+
+
 def driver_seconds(stage: Stage, cores: int = UNLIMITED) -> float:
-    """Return what a stage without a network took beyond its rounds."""
-    return stage.seconds - sum(replay(round_, NO_NETWORK, cores) for round_ in stage.rounds)
+    """Return what a stage without a network took beyond its messages."""
+    return stage.seconds - sum(replay(_as_it_was(each), NO_NETWORK, cores) for each in stage.rounds)
+
+
+def _as_it_was(round_: Round) -> Round:
+    """Return a round whose messages are not dealt out anew."""
+    return Round(round_.work, None, round_.messages)
 
 
 def projected(stage: Stage, network: Network, cores: int = UNLIMITED) -> Mapping[str, float]:
@@ -82,3 +121,8 @@ def projected(stage: Stage, network: Network, cores: int = UNLIMITED) -> Mapping
         "rule": driver + sum(rule_of_thumb(round_, network) for round_ in stage.rounds),
         "replay": driver + sum(replay(round_, network, cores) for round_ in stage.rounds),
     }
+
+
+def on_its_own(stage: Stage, driver: float, network: Network, cores: int = UNLIMITED) -> float:
+    """Return the replay of a stage that was measured on the network, with its own messages."""
+    return driver + sum(replay(_as_it_was(each), network, cores) for each in stage.rounds)
