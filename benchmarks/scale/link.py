@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from vcmc.data.cache import ShardCache, Task, Work
-from vcmc.executors import Processes
 from vcmc.executors.base import Outcome, no_progress
 from vcmc.executors.slots import AbstractSlot, AbstractSlots
-from vcmc.executors.worker import pack_subset, serve
+from vcmc.executors.worker import pack_subset
 from vcmc.inference.clock import Clock
 
 
@@ -193,41 +192,3 @@ class RecordedSlots(AbstractSlots):
 def _shard_bytes(shard_cache: ShardCache) -> int:
     """Return the bytes of a shard that is sent; those in files are loaded where they are needed."""
     return len(pack_subset(shard_cache, [0])) if shard_cache.partition.in_memory else 0
-
-
-class Machines(AbstractSlots):
-    """Slots in this process, which stand for machines: one computes at a time.
-
-    So their messages are those of as many machines, and the seconds that each one computes are
-    undisturbed by the others.
-    """
-
-    def __init__(self, num_machines: int):
-        super().__init__()
-        self.num_machines = num_machines
-
-    def open_slots(self) -> list[AbstractSlot]:
-        lock = threading.Lock()
-        return [Machine(lock) for _ in range(self.num_machines)]
-
-
-class Machine(AbstractSlot):
-    """A machine of `Machines`; all have the shards that were sent to one of them."""
-
-    def __init__(self, lock: threading.Lock):
-        self.lock = lock
-
-    def call(self, message: bytes, advance: Callable[[int], None]) -> bytes:
-        with self.lock:
-            return serve(message, advance)
-
-    def renew(self) -> None:
-        """Nothing is ever lost."""
-
-    def abandon(self) -> None:
-        """Nothing goes on after the run."""
-
-
-def recorded_processes(num_processes: int, recorder: Recorder) -> RecordedSlots:
-    """Return processes on this machine behind a simulated network."""
-    return RecordedSlots(Processes(num_processes), recorder)

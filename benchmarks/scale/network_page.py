@@ -39,11 +39,12 @@ def network_lines(records: Records) -> list[str]:
     )
     about = [
         "**Network**: messages are delayed as by a network, in which the driver has one line to "
-        "all machines: a message waits until the line is free, for its bytes to be sent, and for the "
-        f"delay. Logistic regression with {EXECUTOR_DIM} coordinates: processes with "
-        f"{EXECUTOR_SHARDS} shards in memory, which travel too; *machines* are slots in one "
-        "process that load a shard each and compute in turns, so that messages and bytes are those of as "
-        "many machines.",
+        "all machines: a message waits until the line is free, for its bytes to be sent, and for "
+        f"the delay. Logistic regression, {EXECUTOR_DIM} coordinates, {EXECUTOR_SHARDS} shards in "
+        "memory, which travel too, or a shard on each of many machines, which load theirs. "
+        "*Processes* compute. *Machines* have computed once, in turns; they sleep as long as that "
+        "took, all at the same time, and return what they had computed. So many machines are timed "
+        "on few cores, and only the driver's own computing is disturbed by other work.",
         "",
         "Projected from a run without network: two delays for each message of a slot, bytes over "
         "bandwidth, computing on the critical path. The *rule of thumb* adds them up by round; the "

@@ -19,7 +19,10 @@ VALUES: dict[str, tuple[tuple, tuple]] = {
         tuple(f"{name}({n})" for name in ("Processes", "Dask", "Ray") for n in (1, 2, 4)),
         tuple(f"{name}({n})" for name in ("Processes", "Dask", "Ray") for n in (1, 2)),
     ),
-    "network": (("2 processes", "4 processes", "100 machines"), ("2 processes", "20 machines")),
+    "network": (
+        ("2 processes", "4 processes", "16 machines", "100 machines"),
+        ("2 processes", "16 machines", "20 machines"),
+    ),
 }
 # Seconds after which a point is stopped. The sum of all is far above 40 minutes, which the full
 # run takes on two idle cores: limits are there for what goes wrong.

@@ -1,4 +1,4 @@
-"""Project the seconds of a round of messages on a network, with any number of cores.
+"""Project the seconds of a round of messages on a network.
 
 Two projections, from the messages of a run without a network: their bytes, and the seconds that
 their slots computed.
@@ -21,8 +21,6 @@ from statistics import fmean
 
 from link import NO_NETWORK, Message, Network, Round, Stage
 
-UNLIMITED = 10**9  # cores: every machine has its own
-
 
 def by_slot(round_: Round) -> dict[int, list[Message]]:
     """Return the messages of each slot, in their order."""
@@ -43,13 +41,12 @@ def rule_of_thumb(round_: Round, network: Network) -> float:
     return delays + num_bytes / network.bandwidth + computing
 
 
-def replay(round_: Round, network: Network, cores: int = UNLIMITED) -> float:
+def replay(round_: Round, network: Network) -> float:
     """Return the seconds until the last reply."""
     following = _dealt(round_) if round_.stealing is None else _stolen(round_, round_.stealing)
     events = [(0.0, slot, "send") for slot in by_slot(round_)]
     current: dict[int, Message] = {}
     out_free = in_free = end = 0.0
-    busy_until: list[float] = []  # of the cores that were taken, the first to be free on top
     while events:
         now, slot, what = heapq.heappop(events)
         if what == "send":
@@ -60,10 +57,7 @@ def replay(round_: Round, network: Network, cores: int = UNLIMITED) -> float:
             out_free = max(now, out_free) + message.sent / network.bandwidth
             heapq.heappush(events, (out_free + network.delay, slot, "compute"))
         elif what == "compute":
-            begin = max(now, heapq.heappop(busy_until)) if len(busy_until) == cores else now
-            done = begin + current[slot].computing
-            heapq.heappush(busy_until, done)
-            heapq.heappush(events, (done, slot, "reply"))
+            heapq.heappush(events, (now + current[slot].computing, slot, "reply"))
         else:
             in_free = max(now, in_free) + current[slot].received / network.bandwidth
             heapq.heappush(events, (in_free + network.delay, slot, "send"))
@@ -104,9 +98,9 @@ def _stolen(round_: Round, shard_bytes: int) -> Callable[[int], Message | None]:
     return following
 
 
-def driver_seconds(stage: Stage, cores: int = UNLIMITED) -> float:
+def driver_seconds(stage: Stage) -> float:
     """Return what a stage without a network took beyond its messages."""
-    return stage.seconds - sum(replay(_as_it_was(each), NO_NETWORK, cores) for each in stage.rounds)
+    return stage.seconds - sum(replay(_as_it_was(each), NO_NETWORK) for each in stage.rounds)
 
 
 def _as_it_was(round_: Round) -> Round:
@@ -114,15 +108,15 @@ def _as_it_was(round_: Round) -> Round:
     return Round(round_.work, None, round_.messages)
 
 
-def projected(stage: Stage, network: Network, cores: int = UNLIMITED) -> Mapping[str, float]:
+def projected(stage: Stage, network: Network) -> Mapping[str, float]:
     """Return the seconds of a stage on a network by both projections."""
-    driver = driver_seconds(stage, cores)
+    driver = driver_seconds(stage)
     return {
         "rule": driver + sum(rule_of_thumb(round_, network) for round_ in stage.rounds),
-        "replay": driver + sum(replay(round_, network, cores) for round_ in stage.rounds),
+        "replay": driver + sum(replay(round_, network) for round_ in stage.rounds),
     }
 
 
-def on_its_own(stage: Stage, driver: float, network: Network, cores: int = UNLIMITED) -> float:
+def on_its_own(stage: Stage, driver: float, network: Network) -> float:
     """Return the replay of a stage that was measured on the network, with its own messages."""
-    return driver + sum(replay(_as_it_was(each), network, cores) for each in stage.rounds)
+    return driver + sum(replay(_as_it_was(each), network) for each in stage.rounds)
