@@ -38,7 +38,8 @@ class Exponent(NamedTuple):
 def fitted(x: Sequence[float], y: Sequence[float]) -> Exponent | None:
     """Fit an exponent to the upper part of a curve; None if it has less than three points."""
     order = np.argsort(x)
-    points = np.log(np.column_stack([np.asarray(x, float), np.asarray(y, float)])[order])
+    with np.errstate(divide="ignore", invalid="ignore"):  # stages that take no time
+        points = np.log(np.column_stack([np.asarray(x, float), np.asarray(y, float)])[order])
     points = points[np.isfinite(points).all(axis=1)]
     upper = points[-max(MIN_POINTS, -(-len(points) // 2)) :]
     if len(upper) < MIN_POINTS:

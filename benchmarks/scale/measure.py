@@ -43,6 +43,7 @@ def timed_run(
             workload.rows,
             num_shards=workload.num_shards,
             executor=executor,
+            locals=workload.locals_mode,
             progress=False,
             compile_cache=False,
         )

@@ -1,5 +1,6 @@
 """Write the section of benchmarks/README.md from the records."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from workloads import (
 )
 
 HEADING = "## `scale/`"
+WIDTH = 120
 PICTURE = Path(__file__).with_name("scale.png")
 MAX_FREE_LOAD = 2.0  # processes per core before a point; above it, seconds say little
 ABOUT = {
@@ -33,7 +35,8 @@ ABOUT = {
     f"coordinate per level, {LEVEL_ROWS:,} rows, K = {LEVEL_SHARDS}. The work of a row does not "
     "depend on the number of coordinates.",
     "groups": f"**Groups**: hierarchical logistic regression, intercept and slope of every group "
-    f"local, {GROUP_ROWS} rows a group, K chosen by vcmc, local draws included.",
+    f"local, {GROUP_ROWS} rows a group, K chosen by vcmc, without draws of the local "
+    "parameters.",
 }
 
 Records = Sequence[dict[str, Any]]
@@ -42,7 +45,8 @@ Records = Sequence[dict[str, Any]]
 def write_section(records: Records, readme: Path, is_quick: bool) -> None:
     """Replace the section of the README, and draw its picture."""
     picture.draw(records, PICTURE)
-    section = "\n".join([HEADING, "", *_lines(records, is_quick)])
+    lines = [_wrapped(line) for line in _lines(records, is_quick)]
+    section = "\n".join([HEADING, "", *lines])
     text = readme.read_text()
     before, found, after = text.partition(HEADING + "\n")
     if not found:
@@ -50,6 +54,12 @@ def write_section(records: Records, readme: Path, is_quick: bool) -> None:
         return
     _, following, rest = after.partition("\n## ")
     readme.write_text(before + section + (f"\n## {rest}" if following else ""))
+
+
+def _wrapped(line: str) -> str:
+    """Return a paragraph in lines as long as those around it; tables stay as they are."""
+    is_text = not line.startswith(("|", "!"))
+    return textwrap.fill(line, WIDTH, break_on_hyphens=False) if is_text and line else line
 
 
 def _lines(records: Records, is_quick: bool) -> list[str]:

@@ -14,18 +14,19 @@ import vcmc
 DIM, ROW_SHARDS = 19, 64  # of the curve over rows, whose files have 20 columns
 SHARD_ROWS, SHARD_DIM = 200_000, 10  # of the curve over shards: 200 rows in each of 1 000
 LEVEL_ROWS, LEVEL_SHARDS = 200_000, 8  # of the curve over coordinates
-GROUP_ROWS = 10  # rows of a group
+GROUP_ROWS = 5  # rows of a group
 EXECUTOR_SHARDS, EXECUTOR_ROWS, EXECUTOR_DIM = 16, 160_000, 50
 COLUMNS = {"x": [f"x{j}" for j in range(DIM)], "y": "y"}
 BATCH_ROWS = 250_000  # written at a time
 
 
 class Workload(NamedTuple):
-    """A model and its rows, with the number of shards (None: chosen by vcmc)."""
+    """A model, its rows, the number of shards (None: chosen by vcmc), and `locals` of `infer`."""
 
     model: vcmc.Model
     rows: Any
     num_shards: int | None = None
+    locals_mode: Any = None
 
 
 def write_rows(path: Path, num_rows: int) -> None:
@@ -83,7 +84,7 @@ def groups(num_groups: int) -> Workload:
     rows = logistic_rows(num_groups, GROUP_ROWS)
     sample = {name: array[:1000] for name, array in rows.items()}
     model = vcmc.from_numpyro(logistic_model, sample, groups="group", num_groups="num_groups")
-    return Workload(model, rows)
+    return Workload(model, rows, locals_mode="none")
 
 
 def from_loader(num_rows: int, dim: int, num_shards: int) -> Workload:
