@@ -11,7 +11,7 @@ from typing import Any
 import workloads
 from link import FAST, NO_NETWORK, SLOW, Network, RecordedSlots, Recorder, Round, Stage
 from machines import Machines
-from projection import by_slot, driver_seconds, on_its_own, projected
+from projection import by_slot, driver_seconds, in_rounds, on_its_own, projected
 from workloads import Workload
 
 import vcmc
@@ -91,7 +91,9 @@ def _compared(network: Network, runs: dict[str, list[list[Stage]]]) -> dict[str,
         same = [_named(run, stage.name) for run in without]
         projections = [projected(each, network) for each in same]
         delayed = [_named(run, stage.name) for run in with_network]
-        driver = statistics.median(driver_seconds(each) for each in same)
+        overhead = statistics.median(
+            in_rounds(each) - on_its_own(each, NO_NETWORK) for each in same
+        )
         stages[stage.name] = {
             "rounds": len(stage.rounds),
             "messages": sum(len(round_.messages) for round_ in stage.rounds),
@@ -100,7 +102,8 @@ def _compared(network: Network, runs: dict[str, list[list[Stage]]]) -> dict[str,
             "without": statistics.median(each.seconds for each in same),
             "rule": statistics.median(each["rule"] for each in projections),
             "replay": statistics.median(each["replay"] for each in projections),
-            "own": statistics.median(on_its_own(each, driver, network) for each in delayed),
+            "own": overhead + statistics.median(on_its_own(each, network) for each in delayed),
+            "measured_rounds": statistics.median(in_rounds(each) for each in delayed),
             "measured": statistics.median(each.seconds for each in delayed),
         }
     return {"network": network.name, "stages": stages}

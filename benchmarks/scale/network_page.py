@@ -19,7 +19,7 @@ def network_lines(records: Records) -> list[str]:
         if record["sweep"] != "network":
             continue
         if record["failure"]:
-            rows.append([str(record["value"]), "", record["failure"], *["–"] * 9])
+            rows.append([str(record["value"]), "", record["failure"], *["–"] * 10])
             continue
         for check in record["check"]:
             rows += _check_rows(str(record["value"]), check)
@@ -36,6 +36,7 @@ def network_lines(records: Records) -> list[str]:
         "projected, s",
         "measured, s",
         "projected / measured",
+        "messages only",
     )
     about = [
         "**Network**: messages are delayed as by a network, in which the driver has one line to "
@@ -50,8 +51,9 @@ def network_lines(records: Records) -> list[str]:
         "bandwidth, computing on the critical path. The *rule of thumb* adds them up by round; the "
         "projection replays messages one by one, so that the line sends to one slot while another "
         "computes, and lets idle slots take tasks of others, with their rows. Medians of runs in "
-        "turns, after a first one. In brackets: the replay of the messages of the delayed run "
-        "itself, which checks the network without the noise of computing.",
+        "turns, after a first one. *Messages only* replays the messages of the delayed run itself, "
+        "and compares that with the seconds of its rounds: a check of the network without the noise "
+        "of computing, be it in slots or in the driver.",
         "",
     ]
     return [*about, *table(columns, rows)]
@@ -83,8 +85,13 @@ def _check_row(
         f"{values['mb_sent']:.2f}",
         f"{values['mb_received']:.2f}",
         *(f"{values[key]:.2f}" for key in names),
-        f"{values['replay'] / values['measured']:.2f} ({values['own'] / values['measured']:.2f})",
+        _ratio(values["replay"], values["measured"]),
+        _ratio(values["own"], values["measured_rounds"]),
     ]
+
+
+def _ratio(projected: float, measured: float) -> str:
+    return f"{projected / measured:.2f}" if measured > 0 else "–"
 
 
 def projection_lines(records: Records) -> list[str]:

@@ -13,6 +13,7 @@ STYLES = {
     "combining, diagnosis": ("#2ca02c", "^", 1.2),
     "processor seconds": ("0.45", "D", 1.2),
 }
+FITTED = ("whole run", "processor seconds")
 
 
 def lines(record: dict[str, Any]) -> dict[str, float]:
@@ -31,7 +32,7 @@ def draw(records: Sequence[dict[str, Any]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 3.9), layout="constrained")
-    panels = figure.subplots(1, len(CURVES))
+    panels = figure.subplots(1, len(CURVES), sharey=True)
     for axes, sweep in zip(panels, CURVES, strict=True):
         _panel(axes, sweep, records)
     panels[0].set_ylabel("seconds")
@@ -43,15 +44,18 @@ def draw(records: Sequence[dict[str, Any]], path: Path) -> None:
 def _panel(axes: Any, sweep: str, records: Sequence[dict[str, Any]]) -> None:
     good = measured(records, sweep)
     x = [record["value"] for record in good]
-    title = sweep
+    slopes = []
     for name, (color, marker, width) in STYLES.items():
         y = [lines(record)[name] for record in good]
         axes.plot(x, y, color=color, marker=marker, markersize=4.5, linewidth=width, label=name)
-        if name == "whole run" and (exponent := fitted(x, y)):
+        if name in FITTED and (exponent := fitted(x, y)):
             axes.plot(exponent.x, exponent.y, color="black", linestyle="--", linewidth=1)
-            title = f"{sweep}: exponent {exponent}"
-    axes.set(xscale="log", yscale="log", xlabel=sweep)
-    axes.set_title(title, fontsize=10.5)
+            slopes.append(f"{name}: exponent {exponent}")
+    values = [record["value"] for record in records if record["sweep"] == sweep]
+    limits = min(values) / 1.5, max(values) * 1.5
+    axes.set(xscale="log", yscale="log", xlabel=sweep, xlim=limits)
+    axes.set_title("\n".join(slopes), fontsize=9.5)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     failed = [
         record["value"]
         for record in records

@@ -117,6 +117,11 @@ def projected(stage: Stage, network: Network) -> Mapping[str, float]:
     }
 
 
-def on_its_own(stage: Stage, driver: float, network: Network) -> float:
-    """Return the replay of a stage that was measured on the network, with its own messages."""
-    return driver + sum(replay(_as_it_was(each), network) for each in stage.rounds)
+def in_rounds(stage: Stage) -> float:
+    """Return the seconds of the rounds of a stage, without what the driver does in between."""
+    return sum(round_.seconds for round_ in stage.rounds)
+
+
+def on_its_own(stage: Stage, network: Network) -> float:
+    """Return the replay of the rounds of a run on this network, with its own messages."""
+    return sum(replay(_as_it_was(each), network) for each in stage.rounds)
