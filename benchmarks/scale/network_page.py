@@ -52,8 +52,8 @@ def network_lines(records: Records) -> list[str]:
         "projection replays messages one by one, so that the line sends to one slot while another "
         "computes, and lets idle slots take tasks of others, with their rows. Medians of runs in "
         "turns, after a first one. *Messages only* replays the messages of the delayed run itself, "
-        "and compares that with the seconds of its rounds: a check of the network without the noise "
-        "of computing, be it in slots or in the driver.",
+        "and compares that with the seconds of its rounds: a check of the network without the "
+        "noise of computing, be it in slots or in the driver.",
         "",
     ]
     return [*about, *table(columns, rows)]
@@ -103,7 +103,7 @@ def projection_lines(records: Records) -> list[str]:
         machines = record["value"]
         num_rows = projection["rows_per_machine"] * int(str(machines).split()[0])
         lines += [
-            f"**Projection: {num_rows:.0e} rows × {EXECUTOR_DIM} on {machines}**, a shard on each, "
+            f"**Projection: {num_rows:,} rows × {EXECUTOR_DIM} on {machines}**, a shard on each, "
             f"from shards of {projection['measured_rows']:,} rows: computing on the critical path "
             "in proportion to rows, with all cores of this machine in each of them; the driver's "
             "own computing, compilation and messages do not depend on rows. Reading rows is not "

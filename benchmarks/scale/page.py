@@ -46,7 +46,7 @@ def write_section(records: Records, readme: Path, is_quick: bool) -> None:
     """Replace the section of the README, and draw its picture."""
     picture.draw(records, PICTURE)
     lines = [_wrapped(line) for line in _lines(records, is_quick)]
-    section = "\n".join([HEADING, "", *lines])
+    section = "\n".join([HEADING, "", *lines]).rstrip() + "\n"
     text = readme.read_text()
     before, found, after = text.partition(HEADING + "\n")
     if not found:

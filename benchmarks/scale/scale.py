@@ -5,7 +5,7 @@ Every point is measured in a process of its own, with a time limit. Records are 
 exceeded its limit has a record that says so, and is shown. In the end the section `scale/` of
 benchmarks/README.md is written anew, and the picture `benchmarks/scale/scale.png`.
 
-Run on an idle machine with 5 GB of free disk (about 40 minutes on two cores):
+Run on an idle machine with 5 GB of free disk (40 minutes on two cores, by an estimate):
 
     .venv/bin/python benchmarks/scale/scale.py
     .venv/bin/python benchmarks/scale/scale.py --only network --quick
