@@ -27,22 +27,26 @@ NUM_ROUNDS = 200  # evaluations whose median is taken
 
 
 @contextmanager
-def dask() -> Iterator[Dask]:
+def dask(num_workers: int = 2) -> Iterator[Dask]:
+    """Yield a cluster on this machine."""
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=num_workers, threads_per_worker=1, dashboard_address=":0"
+        ) as cluster,
         Client(cluster) as client,
     ):
         yield Dask(client)
 
 
 @contextmanager
-def ray() -> Iterator[Ray]:
+def ray(num_actors: int = 2) -> Iterator[Ray]:
+    """Yield actors on this machine."""
     import ray as module
 
-    module.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield Ray(num_slots=2)
+    module.init(num_cpus=num_actors, include_dashboard=False, log_to_driver=False)
+    yield Ray(num_slots=num_actors)
     module.shutdown()
 
 
