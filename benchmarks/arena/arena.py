@@ -243,7 +243,7 @@ def _store_reference(path: Path, problem: "Problem") -> None:
         "problem": problem.name,
         "about": problem.about,
         "num_rows": problem.num_rows,
-        "num_groups": problem.num_groups,  # hierarchical problems have groups
+        "num_groups": problem.num_groups,
         "num_shards": problem.num_shards,
         "seconds": time.perf_counter() - begin,
         "local": problem.local,
@@ -267,7 +267,7 @@ def _store(path: Path, problem: "Problem", method: str, answer: "Answer") -> Non
         "method": method,
         "about": problem.about,
         "num_rows": problem.num_rows,
-        "num_groups": problem.num_groups,  # hierarchical problems have groups
+        "num_groups": problem.num_groups,
         "num_shards": problem.num_shards,
         "num_shards_used": answer.num_shards,
         "num_chains": answer.num_chains,

@@ -52,6 +52,11 @@ class Problem:
         return len(next(iter(self.rows.values())))
 
     @property
+    def num_groups(self) -> int:
+        """Number of groups; 0 if the model is not hierarchical."""
+        return 0
+
+    @property
     def names(self) -> frozenset[str]:
         """Parameter names of the NumPyro model; the PyMC and Stan models may have more."""
         import vcmc
