@@ -76,12 +76,12 @@ def checked_rows(
         rows, labels = with_group_codes(rows, by, keep=model.levels)
         column = GROUP_CODES
     kept = {name for name in (column, options.observed, options.name) if name is not None}
-    may_have_text = by is not None and column == by  # whose levels are found when it is split
-    read = model_rows(rows, model, keep=kept, refuses_text=not may_have_text)
+    # text in files gets levels when it is split
+    read = model_rows(rows, model, keep=kept, refuses_text=column is None or column == GROUP_CODES)
     cache = ShardCache(model, _partition(read, num_shards))
     columns = cache.shard(0).rows
-    if may_have_text:
-        labels = cache.partition.levels.get(by)
+    if column is not None and column != GROUP_CODES:
+        labels = cache.partition.levels.get(column)
     if column is not None:
         check_by(column, columns)
         model = _unaware(model, columns, point, frozenset([GROUP_CODES]), by)

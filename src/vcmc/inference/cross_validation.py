@@ -261,11 +261,11 @@ def _in_order(
 def _elpd_data(
     kind: str, terms: "dict[str, DataArray]", num_draws: int, is_doubtful: bool, good_k: Any
 ) -> "ELPDData":
-    from arviz_stats import ELPDData
+    from ..results.elpd_data import elpd_data  # imports ArviZ's statistics, which is slow
 
     elpd_i = terms[ELPD].to_numpy()
-    return ELPDData(
-        kind=kind,
+    return elpd_data(
+        kind,
         elpd=float(np.sum(elpd_i)),
         se=float(np.sqrt(len(elpd_i) * np.var(elpd_i))),
         p=float(terms[EFFECTIVE].sum()),
