@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from xarray import DataArray
 
-from vcmc.results.elpd_data import elpd_data
+from vcmc.results.elpd_data import HAS_KINDS, elpd_data, elpd_se
 
 TERMS = DataArray(np.array([-1.0, -2.0, -3.0]), dims=["row"], coords={"row": np.arange(3)})
 
@@ -33,3 +33,9 @@ def test_results_are_of_arviz_and_of_their_kind(kind):
     assert f"elpd_{kind}" in str(result)
     again = pickle.loads(pickle.dumps(result))
     assert (again.kind, again.elpd, again.elpd_i.dims) == (kind, -6.0, ("row",))
+
+
+def test_standard_errors_are_arvizs():
+    n = 3 - HAS_KINDS  # the denominator of the variance of -1, -2 and -3
+    assert elpd_se(TERMS.to_numpy()) == pytest.approx(np.sqrt(3 * 2 / n))
+    assert elpd_se(np.zeros(1)) == 0.0

@@ -90,7 +90,7 @@ def checked_rows(
     name = checked_name(options.name, shapes)
     observed = options.observed
     if observed is None and name not in columns:
-        observed = _unused_column(model, columns, point, shapes)
+        observed = _unused_column(model, columns, point, shapes, by)
     observed = checked_observed(observed, name, columns)
     if (shape := np.shape(columns[observed])) != shapes[name]:
         raise ValueError(
@@ -191,7 +191,11 @@ def _simulated_shapes(model: Model, rows: Any, point: np.ndarray) -> dict[str, t
 
 
 def _unused_column(
-    model: Model, rows: Any, point: np.ndarray, shapes: dict[str, tuple[int, ...]]
+    model: Model,
+    rows: Any,
+    point: np.ndarray,
+    shapes: dict[str, tuple[int, ...]],
+    by: str | None,
 ) -> str | None:
     """Return the column that the model is fitted to but simulates without, if there is one."""
     unused = []
@@ -201,7 +205,7 @@ def _unused_column(
             is_unused = _simulated_shapes(model, others, point) == shapes
         except ValueError:
             is_unused = False
-        if is_unused and column != GROUP_CODES:
+        if is_unused and column not in (GROUP_CODES, by):
             unused.append(str(column))
     return unused[0] if len(unused) == 1 else None
 
