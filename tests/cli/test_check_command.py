@@ -59,3 +59,68 @@ def test_columns_can_be_named_and_errors_are_one_line(tmp_path):
     output = run_vcmc("check", *files, "--observed", "y", code=1)
     assert "Error: observed must be the column of the rows with the data's values" in output
     assert "got 'z'" in run_vcmc("check", *files, "--by", "z", code=1)
+
+
+GROUPED = """
+import jax, numpyro.distributions as dist
+import vcmc
+
+def simulate(key, params, local, rows):
+    return {"y": local["alpha"] + jax.random.normal(key, rows["x"].shape)}
+
+model = vcmc.Model(
+    space={"mu": vcmc.Real()},
+    local_space={"alpha": vcmc.Real()},
+    log_prior=lambda params: dist.Normal(0, 1).log_prob(params["mu"]),
+    log_local_prior=lambda params, local, _: dist.Normal(params["mu"], 1).log_prob(local["alpha"]),
+    log_likelihood=lambda _, local, rows: dist.Normal(local["alpha"], 1).log_prob(rows["y"]),
+    groups="county",
+    simulate=simulate,
+)
+"""
+
+
+@pytest.mark.filterwarnings("default:the model does not read")
+def test_rows_in_files_are_checked_by_a_column_that_the_model_does_not_read(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    files = write_counts(tmp_path)
+    arrays = dict(np.load(files[2]))
+    region = np.where(np.arange(400) % 3, "south", "north")
+    path = tmp_path / "rows.parquet"
+    pandas.DataFrame(arrays | {"region": region}).to_parquet(path)
+    words = ("check", *files[:2], path, "--by", "region", "--num-draws", "20")
+    output = CliRunner().invoke(main, [str(word) for word in words]).output
+    for name in ("north", "south"):
+        mean = arrays["count"][region == name].mean()
+        lines = [line for line in output.splitlines() if line.startswith(f"mean[{name}]")]
+        assert lines, output
+        assert float(lines[0].split()[1]) == pytest.approx(mean, abs=0.02)
+
+
+def test_rows_of_groups_in_files_are_checked(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    (tmp_path / "models.py").write_text(GROUPED)
+    generator = np.random.default_rng(0)
+    county = np.arange(120) % 4
+    rows = {"county": county, "x": np.zeros(120), "y": county + generator.normal(size=120)}
+    pandas.DataFrame(rows).to_parquet(tmp_path / "rows.parquet")
+    alpha = np.arange(4) + 0.1 * generator.normal(size=(1, 50, 4))
+    groups = {
+        "posterior": {"mu": generator.normal(size=(1, 50)), "alpha": alpha},
+        "dims": {"alpha": np.array(["county"])},
+        "coords": {"county": np.arange(4)},
+    }
+    tree = make_tree(groups, {"num_shards": 2})
+    pytest.importorskip("h5netcdf")
+    tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
+    files = (tmp_path / "tree.nc", f"{tmp_path}/models.py:model", tmp_path / "rows.parquet")
+    words = ("check", *files, "--by", "county", "--num-draws", "20")
+    output = CliRunner().invoke(main, [str(word) for word in words]).output
+    for number in range(4):
+        mean = rows["y"][county == number].mean()
+        (line,) = [line for line in output.splitlines() if line.startswith(f"mean[{number}]")]
+        assert float(line.split()[1]) == pytest.approx(mean, abs=0.02)
+        # replicates are around the group's own value
+        assert float(line.split()[2]) == pytest.approx(number, abs=0.2)

@@ -48,6 +48,8 @@ def test_wrong_columns_are_refused():
 def test_the_only_column_that_is_not_simulated_from_is_the_response():
     rows = {"x": ROWS["x"], "count": np.ones((4, 1))}
     assert checked(rows, "z").response.observed == "count"
+    grouped = rows | {"region": np.array([1.0, 0.0, 1.0, 1.0])}
+    assert checked(grouped, "z", by="region").response.observed == "count"
 
 
 def test_rows_in_memory_are_told_from_others(tmp_path):

@@ -11,7 +11,7 @@ from scipy.stats import binom, norm
 
 import vcmc
 from vcmc.executors import Processes
-from vcmc.inference import model_checking, replication
+from vcmc.inference import checked_rows, model_checking, replication
 from vcmc.results.tree import make_tree
 
 NUM_DRAWS = 400
@@ -278,7 +278,7 @@ def test_what_cannot_be_checked_is_refused(monkeypatch):
     weighted = make_tree({"posterior": {"rate": np.ones((1, 9))}}, {"row_weights": "w"})
     with pytest.raises(ValueError, match="weights of rows"):
         check(weighted, POISSON, rows)
-    monkeypatch.setattr(model_checking, "MAX_GROUPS", 5)
+    monkeypatch.setattr(checked_rows, "MAX_GROUPS", 5)
     with pytest.raises(ValueError, match="at most 5 different values; 'id' has 20"):
         check(tree, NORMAL, {"y": y, "id": np.arange(20)}, by="id")
 

@@ -85,7 +85,7 @@ def conclude(
 
 @contextmanager
 def errors_in_one_line(after_interrupt: str = "") -> Iterator[None]:
-    """Report errors in one line, without a traceback.
+    """Report errors in one line, without a traceback, and warnings in one line, without code.
 
     Warnings about doubtful results are suppressed, because the verdict repeats them.
 
@@ -95,6 +95,7 @@ def errors_in_one_line(after_interrupt: str = "") -> Iterator[None]:
     try:
         with warnings.catch_warnings(), _termination_raises():
             warnings.simplefilter("ignore", DoubtfulWarning)
+            warnings.showwarning = _warn_in_one_line  # type: ignore[assignment]
             yield
     except Terminated as signalled:
         print_line(f"terminated; {after_interrupt}".rstrip("; "))
@@ -104,6 +105,12 @@ def errors_in_one_line(after_interrupt: str = "") -> Iterator[None]:
         raise SystemExit(EXIT_SIGNAL + signal.SIGINT) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         raise click.ClickException(" ".join(str(error).split())) from error
+
+
+def _warn_in_one_line(message: Warning | str, *about: Any) -> None:
+    """Write a warning without the place in the code, which users of commands do not know."""
+    del about
+    click.echo(f"Warning: {' '.join(str(message).split())}", err=True)
 
 
 @contextmanager

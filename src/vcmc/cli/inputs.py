@@ -164,11 +164,11 @@ def _read_names(model: Any) -> Collection[str] | None:
     return argument_names(model) if callable(model) else None
 
 
-def with_weights(columns: Columns | None, weights: str | None) -> Columns | None:
-    """Return the columns of a model's arrays, and that of the weights of rows beside them."""
-    if columns is None or weights is None or weights in columns:
+def with_column(columns: Columns | None, name: str | None) -> Columns | None:
+    """Return the columns of a model's arrays, and another column beside them, e.g. weights."""
+    if columns is None or name is None or name in columns:
         return columns
-    return {**columns, weights: weights}
+    return {**columns, name: name}
 
 
 def _with_names(rows: Mapping[str, Any], columns: Columns | None) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from .inputs import (
     parse_draws,
     parse_executor,
     parse_spaces,
-    with_weights,
+    with_column,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def run_model(
         refined: whether to refine the combined draws.
         command: the command as typed, which the run directory stores.
     """
-    columns = with_weights(columns_in_data(data, columns), weights)
+    columns = with_column(columns_in_data(data, columns), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     pool = parse_executor(executor)
     try:
@@ -191,7 +191,7 @@ def diagnose_result(
     if model is None or data is None:
         return tree, diagnose(tree)
     weights = weights_of(tree, None)
-    columns = with_weights(columns_in_data(data, columns), weights)
+    columns = with_column(columns_in_data(data, columns), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     partition = split_as_before(path, loaded_model, rows, tree, columns)
     return tree, diagnose(tree, loaded_model, partition)
@@ -210,7 +210,7 @@ def refine_result(
     _check_output(out, path)
     tree = load_result(path)
     weights = weights_of(tree, None)
-    columns = with_weights(columns_in_data(data, columns), weights)
+    columns = with_column(columns_in_data(data, columns), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     partition = split_as_before(path, loaded_model, rows, tree, columns)
     refined = refine(tree, loaded_model, partition, seed=seed, progress="lines")

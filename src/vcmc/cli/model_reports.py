@@ -1,12 +1,15 @@
 """The jobs behind `vcmc check` and `vcmc report`: a model against its data, and the page."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..data.columns import Columns
+from ..data.size import FileRows
 from ..inference.cross_validation import loo
 from ..inference.model_checking import DEFAULT_REPLICATES, posterior_check
 from ..model import Model
+from ..models.host_simulator import AbstractHostSimulator
 from ..results.posterior_checks import PosteriorCheck
 from ..results.report_page import report
 from .console import print_line
@@ -17,6 +20,7 @@ from .inputs import (
     load_model_and_rows,
     load_result,
     parse_executor,
+    with_column,
 )
 from .jobs import COMMAND, split_as_before
 
@@ -47,6 +51,23 @@ class ModelFiles(NamedTuple):
         model, rows = load_model_and_rows(self.model, self.data, columns, self.names)
         return model, split_as_before(path, model, rows, tree, columns)
 
+    def load_to_check(
+        self, path: str, tree: "DataTree", choice: "CheckChoice"
+    ) -> tuple[Model, Any]:
+        """Return the model, and the rows as a posterior check takes them.
+
+        Rows of a model with groups, and those of another library, are read in their order. The
+        shards of a run have no columns but those of the model.
+        """
+        columns = columns_in_data(self.data, self.columns)
+        for name in (choice.by, choice.observed):
+            columns = with_column(columns, name)
+        model, rows = load_model_and_rows(self.model, self.data, columns, self.names)
+        in_order = model.local is not None or isinstance(model.simulate_rows, AbstractHostSimulator)
+        if in_order or choice.by or choice.observed:
+            return model, rows if isinstance(rows, Mapping) else FileRows(rows, columns)
+        return model, split_as_before(path, model, rows, tree, columns)
+
 
 class CheckChoice(NamedTuple):
     """What to check: the arguments of `posterior_check` of the same names."""
@@ -63,7 +84,7 @@ def check_model(
 ) -> PosteriorCheck:
     """Check the model of a result against the rows of a data file."""
     tree = load_result(path)
-    model, rows = files.load(path, tree)
+    model, rows = files.load_to_check(path, tree, choice)
     pool = parse_executor(executor)
     try:
         return posterior_check(
@@ -99,11 +120,12 @@ def write_report(
         command = command_file.read_text().strip() if command_file.exists() else ""
     checks, elpd = [], None
     if files is not None:
-        model, rows = files.load(path, tree)
         try:
+            model, rows = files.load_to_check(path, tree, CheckChoice())
             checks = [posterior_check(tree, model, rows, progress="lines")]
-        except ValueError as error:  # e.g. groups in files
+        except ValueError as error:  # e.g. no draws of groups
             print_line(f"No posterior check: {error}")
+        model, rows = files.load(path, tree)
         elpd = loo(tree, model, rows, progress="lines")
     return report(
         tree,

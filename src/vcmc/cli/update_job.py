@@ -22,7 +22,7 @@ from ..results.states import current_run
 from ..results.store import Store
 from . import options
 from .inputs import NO_GROUPS, GroupNames, columns_in_data, load_model, load_rows, parse_executor
-from .inputs import with_weights as columns_with_weights
+from .inputs import with_column as columns_with_weights
 from .jobs import COMMAND
 
 if TYPE_CHECKING:

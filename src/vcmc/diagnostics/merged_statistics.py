@@ -9,7 +9,9 @@ $$n = \sum_k n_k, \quad \bar y = \sum_k \frac{n_k}{n} \bar y_k, \quad
 
 Quantiles need the order statistics. Of a shard with more than `MAX_POINTS` rows, as many evenly
 spaced ones are kept. Each stands for $n_k / m$ neighbours, so that the level of a merged quantile
-is off by less than $1 / m$, and by some $1 / (m \sqrt{12 K})$ as errors of $K$ shards cancel.
+is off by less than $1 / m$, and by some $1 / (m \sqrt{12 K})$ as errors of $K$ shards cancel. Of
+rows that come in many blocks, summaries are merged two by two and thinned to $m$ points, so that a
+value is thinned as often as the number of blocks can be halved.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,6 +76,11 @@ class Moments(NamedTuple):
             ),
         )
 
+    def thinned(self, max_points: int) -> "Moments":
+        """Return the same moments, which are few numbers."""
+        del max_points
+        return self
+
     @property
     def sd(self) -> Result:
         """The standard deviation, with denominator n - 1; NaN of a single value."""
@@ -108,6 +115,19 @@ class OrderStatistics(NamedTuple):
     def join(cls, blocks: "Sequence[OrderStatistics]") -> "OrderStatistics":
         """Return the order statistics of the same rows for all replicates of some blocks."""
         return cls(np.concatenate([block.points for block in blocks], axis=1), blocks[0].weights)
+
+    def thinned(self, max_points: int) -> "OrderStatistics":
+        """Return at most so many values, each at the middle of an equal share of the weight."""
+        if len(self.points) <= max_points:
+            return self
+        order = np.argsort(self.points, axis=0)
+        ends = np.cumsum(self.weights[order], axis=0)
+        total = self.weights.sum()
+        levels = (np.arange(max_points) + 0.5) * total / max_points
+        places = np.stack([np.searchsorted(column, levels) for column in ends.T], axis=1)
+        chosen = np.take_along_axis(order, np.minimum(places, len(order) - 1), axis=0)
+        points = np.take_along_axis(self.points, chosen, axis=0)
+        return OrderStatistics(points, np.full(max_points, total / max_points))
 
     def quantile(self, level: float) -> Result:
         """Return a quantile of each replicate: NumPy's, if no value was left out."""

@@ -1,12 +1,13 @@
 """The rows of a posterior check: which column is replicated, and which one has the groups."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from ..data.cache import ShardCache
+from ..data.group_labels import checked_labels
 from ..data.rows import NUMBER_KINDS, named_columns
 from ..data.shard import AbstractPartition
 from ..data.size import rows_size
@@ -16,6 +17,8 @@ from ..model import Model
 from .model_rows import model_rows
 from .partitioning import as_partition, is_on_disk
 from .replication import GROUP_CODES, Response, WithoutColumns
+
+MAX_GROUPS = 1000
 
 
 class CheckOptions(NamedTuple):
@@ -34,6 +37,11 @@ class CheckOptions(NamedTuple):
     by: str | None
     kinds: tuple[Kind, ...]
     keep_values: bool
+
+    @property
+    def columns(self) -> set[str]:
+        """Return the columns of rows that are needed whether or not the model reads them."""
+        return {name for name in (self.name, self.observed, self.by) if name is not None}
 
     def response(self, name: str, observed: str, by: str | None) -> Response:
         """Return what is replicated, its name and columns found."""
@@ -68,18 +76,21 @@ def checked_rows(
         rows, labels = with_group_codes(rows, by, keep=model.levels)
         column = GROUP_CODES
     kept = {name for name in (column, options.observed, options.name) if name is not None}
-    cache = ShardCache(model, _partition(model_rows(rows, model, keep=kept), num_shards))
+    # text in files gets levels when it is split
+    read = model_rows(rows, model, keep=kept, refuses_text=column is None or column == GROUP_CODES)
+    cache = ShardCache(model, _partition(read, num_shards))
     columns = cache.shard(0).rows
-    if column is not None and column not in columns:
-        raise ValueError(f"by must be a column of the rows, {_listed(columns)}; got {by!r}.")
+    if column is not None and column != GROUP_CODES:
+        labels = cache.partition.levels.get(column)
     if column is not None:
+        check_by(column, columns)
         model = _unaware(model, columns, point, frozenset([GROUP_CODES]), by)
         cache = ShardCache(model, cache.partition)
     shapes = _simulated_shapes(model, columns, point)
     name = checked_name(options.name, shapes)
     observed = options.observed
     if observed is None and name not in columns:
-        observed = _unused_column(model, columns, point, shapes)
+        observed = _unused_column(model, columns, point, shapes, by)
     observed = checked_observed(observed, name, columns)
     if (shape := np.shape(columns[observed])) != shapes[name]:
         raise ValueError(
@@ -111,18 +122,38 @@ def with_group_codes(
     Labels that are no numbers are left out, unless they are to be kept.
     """
     columns = dict(named_columns(rows))
+    check_by(by, columns)
+    values = row_labels(columns, by)
+    labels, codes = np.unique(values, return_inverse=True)
+    if values.dtype.kind not in NUMBER_KINDS and by not in keep:
+        del columns[by]
+    return {**columns, GROUP_CODES: codes}, labels
+
+
+def check_by(by: str, columns: Any) -> None:
+    """Refuse a column of groups that the rows do not have."""
     if by not in columns:
         raise ValueError(f"by must be a column of the rows, {_listed(columns)}; got {by!r}.")
+
+
+def check_num_groups(by: str, count: int) -> None:
+    """Refuse a column with too many different values."""
+    if count > MAX_GROUPS:
+        raise ValueError(
+            f"by must be a column with at most {MAX_GROUPS} different values; {by!r} has "
+            f"{count} or more. Group them into fewer."
+        )
+
+
+def row_labels(columns: Mapping[str, Any], by: str) -> np.ndarray:
+    """Return the group of every row, numbers as they are and others as text."""
     values = np.asarray(columns[by])
     if values.ndim != 1:
         raise ValueError(
             f"by must be a column with one label per row; rows[{by!r}] has the shape "
             f"{values.shape}."
         )
-    labels, codes = np.unique(values, return_inverse=True)
-    if values.dtype.kind not in NUMBER_KINDS and by not in keep:
-        del columns[by]
-    return {**columns, GROUP_CODES: codes}, labels
+    return values if values.dtype.kind in "biu" else checked_labels(values, f"rows[{by!r}]")
 
 
 def _unaware(
@@ -160,7 +191,11 @@ def _simulated_shapes(model: Model, rows: Any, point: np.ndarray) -> dict[str, t
 
 
 def _unused_column(
-    model: Model, rows: Any, point: np.ndarray, shapes: dict[str, tuple[int, ...]]
+    model: Model,
+    rows: Any,
+    point: np.ndarray,
+    shapes: dict[str, tuple[int, ...]],
+    by: str | None,
 ) -> str | None:
     """Return the column that the model is fitted to but simulates without, if there is one."""
     unused = []
@@ -170,7 +205,7 @@ def _unused_column(
             is_unused = _simulated_shapes(model, others, point) == shapes
         except ValueError:
             is_unused = False
-        if is_unused and column != GROUP_CODES:
+        if is_unused and column not in (GROUP_CODES, by):
             unused.append(str(column))
     return unused[0] if len(unused) == 1 else None
 

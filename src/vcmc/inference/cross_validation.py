@@ -261,13 +261,13 @@ def _in_order(
 def _elpd_data(
     kind: str, terms: "dict[str, DataArray]", num_draws: int, is_doubtful: bool, good_k: Any
 ) -> "ELPDData":
-    from arviz_stats import ELPDData
+    from ..results.elpd_data import elpd_data, elpd_se  # slow to import
 
     elpd_i = terms[ELPD].to_numpy()
-    return ELPDData(
-        kind=kind,
+    return elpd_data(
+        kind,
         elpd=float(np.sum(elpd_i)),
-        se=float(np.sqrt(len(elpd_i) * np.var(elpd_i))),
+        se=elpd_se(elpd_i),
         p=float(terms[EFFECTIVE].sum()),
         n_samples=num_draws,
         n_data_points=len(elpd_i),

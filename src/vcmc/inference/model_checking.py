@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from .._runtime import limit_programs
 from ..data.cache import Task
@@ -28,8 +28,8 @@ from ..progress import ProgressDisplay, ProgressMode, Stage
 from ..results.posterior_checks import Line, PosteriorCheck
 from .arguments import check_integer, check_model, check_result
 from .assessment import ROW_WEIGHTS, posterior_points, spaced_draws
-from .checked_rows import CheckedRows, CheckOptions, checked_rows
-from .predicted_replication import replicate_by_prediction
+from .checked_rows import CheckedRows, CheckOptions, check_num_groups, checked_rows
+from .predicted_replication import ReplicationWork, replicate_by_prediction
 from .prediction import check_simulates
 from .replication import (
     Part,
@@ -48,7 +48,6 @@ Function = Callable[[np.ndarray], Any]
 Statistic = MergedStatistic | Function
 DEFAULT_REPLICATES = 500  # so that a p-value of 0.05 has a standard error of 0.01
 MAX_VALUE_BYTES = 2**28  # of replicated values in this process, for functions of the user's
-MAX_GROUPS = 1000
 ZEROS = "share of zeros"
 CHECK_STREAM = 5  # of the seed's random numbers; that of predictions is 4
 
@@ -108,7 +107,8 @@ def posterior_check(
     with ProgressDisplay(progress) as display:
         stage = display.stage("replicate", None)
         if model.local is not None or isinstance(model.simulate_rows, AbstractHostSimulator):
-            replicates = replicate_by_prediction(tree, model, rows, draws, options, seed)
+            work = ReplicationWork(_key(seed), executor_of(executor), stage.advance)
+            replicates = replicate_by_prediction(tree, model, rows, draws, options, work)
         else:
             num_shards = int(tree.attrs.get("num_shards", 1))
             checked = checked_rows(model, rows, num_shards, points[0, 0], options)
@@ -119,6 +119,10 @@ def posterior_check(
         result = _check(replicates, chosen, by or "", drops_zeros=statistics is None)
         stage.finish()
     return result
+
+
+def _key(seed: int) -> Array:
+    return jax.random.fold_in(jax.random.key(seed), CHECK_STREAM)
 
 
 def _check_unweighted(tree: "DataTree") -> None:
@@ -179,7 +183,7 @@ def _by_shard(
     sizes = [sum(len(part.rows) for part in parts.values()) for parts in data]
     numbers = row_numbers(cache.partition, sizes)
     yield merged_parts(data, numbers)
-    key = np.asarray(jax.random.key_data(jax.random.fold_in(jax.random.key(seed), CHECK_STREAM)))
+    key = np.asarray(jax.random.key_data(_key(seed)))
     row_shape = np.shape(cache.shard(0).rows[response.observed])[1:]
     num_values = sum(sizes) * int(np.prod(row_shape)) if response.keep_values else 0
     for first, block in draw_blocks(points, num_values, MAX_VALUE_BYTES):
@@ -195,11 +199,7 @@ def _check(
     """Compute the statistics of the data, which come first, and of all replicates."""
     parts = iter(replicates.parts)
     data = next(parts)
-    if len(data) > MAX_GROUPS:
-        raise ValueError(
-            f"by must be a column with at most {MAX_GROUPS} different values; {by!r} has "
-            f"{len(data)}. Group them into fewer."
-        )
+    check_num_groups(by, len(data))
     observed = _evaluate(statistics, data, at_data=True)[:, 0]
     replicated = np.concatenate([_evaluate(statistics, block) for block in parts], axis=1)
     lines = [

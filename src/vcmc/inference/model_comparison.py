@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,8 @@ def loo_compare(elpds: Mapping[str, "ELPDData"]) -> "DataFrame":
 
     Returns:
         ArviZ's table, the best model first: `elpd_diff` is how much better the best one predicts
-        than each, `dse` the standard error of that, and `weight` that of stacking.
+        than each (since ArviZ 1, on Python 3.12 and later, with a minus sign), `dse` the standard
+        error of that, and `weight` that of stacking.
     """
     from arviz_stats import compare
 
@@ -29,9 +31,11 @@ def loo_compare(elpds: Mapping[str, "ELPDData"]) -> "DataFrame":
     # nor the weights of stacking change if a number is subtracted from the terms of a row.
     best = np.max([elpd.elpd_i.to_numpy() for elpd in elpds.values()], axis=0)
     shifted = {name: replace(elpd, elpd_i=elpd.elpd_i - best) for name, elpd in elpds.items()}
+    # since 1.0, ArviZ rounds differences to whole numbers, unless it is told not to
+    exact = {"round_to": "none"} if "round_to" in signature(compare).parameters else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of ArviZ's calls of pandas
-        return compare(shifted, method="stacking")
+        return compare(shifted, method="stacking", **exact)
 
 
 def _check_comparable(elpds: Any) -> None:

@@ -1,26 +1,98 @@
 """Replicated data of a model with groups, or of one that another library simulates (PyMC).
 
-The rows are simulated by `predict`, some draws at a time, and summaries are computed in the process
-that called.
+Rows in any form are simulated as `predict` does it, block by block. Summaries of blocks are merged
+two by two, so that memory is set by the block and by the number of replicates. The draws of a
+replicate are those of its groups' local parameters, too.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Array, Float, Int
 
-from ..data.rows import named_columns
-from ..data.size import rows_size
+from ..data.columns import Batch
+from ..data.row_blocks import RowStream, blocks_of
+from ..data.row_order import row_numbers
+from ..data.rows import as_rows, native
+from ..data.size import FileRows
+from ..diagnostics.merged_statistics import MAX_POINTS
+from ..executors import AbstractExecutor
 from ..model import Model
-from .checked_rows import CheckOptions, checked_observed, is_in_memory, with_group_codes
-from .prediction import predict
-from .replication import GROUP_CODES, Part, Replicates, draw_blocks, parts_of
+from .checked_rows import CheckOptions, check_by, check_num_groups, checked_observed, row_labels
+from .model_rows import model_rows
+from .prediction import Prediction, planned_prediction
+from .prediction_blocks import as_drawn
+from .prediction_trial import first_rows
+from .replication import Parts, Replicates, Response, draw_blocks, merged_blocks, parts_of
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-MAX_PREDICTED_BYTES = 2**28  # of replicated values in memory
+MAX_VALUE_BYTES = 2**28  # of replicated values in this process, for functions of the user's
+MAX_SUMMARY_BYTES = 2**28  # of order statistics of all groups, unless that leaves too few of each
+MIN_POINTS = 200  # order statistics of a group that are kept at least
+
+ValueBlock = tuple[Float[np.ndarray, "row draw *axes"], Int[np.ndarray, " row"] | None]
+"""Values of some rows, and the numbers of their groups."""
+
+
+class ReplicationWork(NamedTuple):
+    """Where and with which random numbers rows are simulated.
+
+    Attributes:
+        key: the key of `jax.random`.
+        executor: where.
+        advance: is called with numbers of rows.
+    """
+
+    key: Array
+    executor: AbstractExecutor
+    advance: Callable[[int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedRows:
+    """What replicates are compared with: the data's values, and the groups of rows.
+
+    Attributes:
+        stream: the rows as the user has them.
+        observed: the column with the data's values.
+        by: the column with the groups of rows, if there are any.
+        labels: its different values, in increasing order.
+    """
+
+    stream: RowStream
+    observed: str
+    by: str | None = None
+    labels: np.ndarray | None = None
+
+    def blocks(self, size: int) -> Iterator[ValueBlock]:
+        """Yield the data's values, as those of one replicate, in blocks of so many rows."""
+        for block in blocks_of(self._batches(), size):
+            yield block["values"][:, None], block.get("groups")
+
+    def _batches(self) -> Iterator[Batch]:
+        num_read = 0
+        for batch in self.stream.batches():
+            values = as_rows({self.observed: batch[self.observed]}, num_read)[self.observed]
+            checked = {"values": np.asarray(native(values), float)}
+            if self.by is not None:
+                assert self.labels is not None
+                checked["groups"] = np.searchsorted(self.labels, row_labels(batch, self.by))
+            num_read += len(values)
+            yield checked
+
+    def row_numbers(self, num_rows: int) -> Int[np.ndarray, " row"]:
+        """Return the number of every row that is read among the user's rows."""
+        if self.stream.is_in_order:
+            return np.arange(num_rows)
+        rows = self.stream.rows
+        return np.concatenate(row_numbers(rows, rows.sizes))
 
 
 def replicate_by_prediction(
@@ -29,50 +101,90 @@ def replicate_by_prediction(
     rows: Any,
     draws: Int[np.ndarray, " draw"],
     options: CheckOptions,
-    seed: int,
+    work: ReplicationWork,
 ) -> Replicates:
     """Return summaries of the data and of replicates at some draws of every chain."""
-    posterior = tree["posterior"]
-    local = [] if model.local is None else list(model.local.space)
-    missing = [name for name in local if name not in posterior.data_vars]
-    if missing:
+    stream = RowStream(model_rows(rows, model, keep=options.columns, refuses_text=False))
+    plan = partial(planned_prediction, tree, model, stream, options.name, reduction=as_drawn)
+    whole = plan(chosen=draws, key=work.key)
+    observed = _observed_rows(rows, whole, options)
+    response = options.response(whole.trial.name, observed.observed, None)
+    num_groups = 1 if observed.labels is None else len(observed.labels)
+    max_points = _max_points(len(whole.work.points), num_groups)
+
+    def parts() -> Iterator[Parts]:
+        numbers, num_values = None, 0
+        if response.keep_values:
+            sizes = [len(values) for values, _ in observed.blocks(whole.block_rows)]
+            numbers = observed.row_numbers(sum(sizes))
+            num_values = num_chains * sum(sizes) * int(np.prod(whole.trial.shape))
+        data = observed.blocks(whole.block_rows)
+        yield _summaries(data, response, numbers, max_points)
+        for first, block in draw_blocks(draws, num_values, MAX_VALUE_BYTES):
+            prediction = plan(chosen=block, key=jax.random.fold_in(work.key, first))
+            results = prediction.run(prediction.blocks(), work.executor, work.advance)
+            drawn = (result["draws"] for result in results)
+            groups = (codes for _, codes in observed.blocks(prediction.block_rows))
+            values = zip(drawn, groups, strict=True)
+            yield _summaries(values, response, numbers, max_points)
+
+    num_chains = tree["posterior"].sizes["chain"]
+    return Replicates(response.name, observed.labels, parts())
+
+
+def _observed_rows(rows: Any, prediction: Prediction, options: CheckOptions) -> ObservedRows:
+    """Find the columns of the data's values and of the groups; raise one clear error if absent."""
+    is_path = isinstance(rows, str | os.PathLike)
+    stream = RowStream(FileRows(rows) if is_path else rows)
+    columns = first_rows(stream)
+    name = checked_observed(options.observed, prediction.trial.name, columns)
+    shape, expected = columns[name].shape[1:], prediction.trial.shape
+    if shape != expected:
         raise ValueError(
-            f"the model's groups need draws of their local parameters {missing}, which the tree "
-            'does not have: vcmc.infer(..., locals="draws") keeps them.'
+            f"the model must simulate {prediction.trial.name!r} with the shape of the rows of "
+            f"rows[{name!r}], {shape}; got {expected}."
         )
-    if not is_in_memory(rows):
-        raise ValueError(
-            "rows of a model with groups, or of PyMC, must be in memory for a posterior check: "
-            f"arrays or a data frame; got {type(rows).__name__}. Check some of them."
-        )
-    labels, groups = None, None
-    if options.by is not None:
-        coded, labels = with_group_codes(rows, options.by)
-        groups = coded[GROUP_CODES]
-    chains, num_rows = posterior.sizes["chain"], rows_size(rows).num_rows
-    blocks = [block for _, block in draw_blocks(draws, chains * num_rows, MAX_PREDICTED_BYTES)]
-    seeds = np.random.SeedSequence(seed).generate_state(len(blocks)).tolist()
+    if options.by is None:
+        return ObservedRows(stream, name)
+    check_by(options.by, columns)
+    return ObservedRows(stream, name, options.by, _all_labels(stream, options.by))
 
-    def replicated(number: int) -> tuple[str, np.ndarray]:
-        """Return what was predicted, and its values (row, draw, …)."""
-        part = tree.copy()
-        part["posterior"] = type(tree)(posterior.to_dataset().isel(draw=blocks[number]))
-        values: Any = predict(
-            part, model, rows, options.name, draws=True, seed=seeds[number], progress=False
-        )
-        (name,) = values.data_vars
-        array = values[name].transpose("chain", "draw", "row", ...).to_numpy()
-        return str(name), np.moveaxis(array.reshape(-1, *array.shape[2:]), 0, 1)
 
-    name, first = replicated(0)
-    columns = named_columns(rows)
-    response = options.response(name, checked_observed(options.observed, name, columns), None)
-    data = np.asarray(columns[response.observed], float)
+def _all_labels(stream: RowStream, by: str) -> np.ndarray:
+    """Return the different values of a column, in increasing order."""
+    labels = np.zeros(0)
+    for number, batch in enumerate(stream.batches()):
+        own = np.unique(row_labels(batch, by))
+        labels = np.union1d(labels, own) if number else own
+        check_num_groups(by, len(labels))
+    return labels
 
-    def parts() -> Iterator[dict[Any, Part]]:
-        yield parts_of(data[:, None], groups, response)
-        yield parts_of(first, groups, response)
-        for number in range(1, len(blocks)):
-            yield parts_of(replicated(number)[1], groups, response)
 
-    return Replicates(name, labels, parts())
+def _max_points(num_draws: int, num_groups: int) -> int:
+    """Return how many order statistics of each group are kept."""
+    num_points = MAX_SUMMARY_BYTES // (8 * num_draws * num_groups)
+    return int(np.clip(num_points, MIN_POINTS, MAX_POINTS))
+
+
+def _summaries(
+    blocks: Iterable[ValueBlock],
+    response: Response,
+    numbers: Int[np.ndarray, " row"] | None,
+    max_points: int,
+) -> Parts:
+    """Return the summaries of all blocks; numbers of rows are needed if values are kept."""
+    return merged_blocks(_parts(blocks, response, numbers), max_points)
+
+
+def _parts(
+    blocks: Iterable[ValueBlock], response: Response, numbers: Int[np.ndarray, " row"] | None
+) -> Iterator[Parts]:
+    first = 0
+    for values, groups in blocks:
+        own = np.zeros(0, int) if numbers is None else numbers[first : first + len(values)]
+        first += len(values)
+        parts = parts_of(values, groups, response)
+        yield {
+            group: part._replace(rows=own[part.rows] if len(own) else own)
+            for group, part in parts.items()
+        }

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, Int
 
 from .._runtime import limit_programs
 from ..data.group_labels import checked_labels
 from ..data.partition import check_seed
 from ..data.row_blocks import RowStream, blocks_of, checked_batches, num_entries
 from ..data.row_order import row_numbers
-from ..executors import executor_of
+from ..executors import AbstractExecutor, executor_of
 from ..model import Model
 from ..models.host_simulator import AbstractHostSimulator
 from ..progress import ProgressDisplay, ProgressMode
@@ -91,34 +91,42 @@ def predict(
     if num_draws is not None:
         check_integer("num_draws", num_draws, 1)
     chosen = spaced_draws(points, num_draws)
-    points = points[:, chosen]
-    local = local_draws(tree, model, chosen)
-    trial = try_model(model, stream, name, _group_columns(local, stream))
-    limit_programs(model)
     key = jax.random.fold_in(jax.random.key(seed), PREDICTION_STREAM)
-    work = BlockWork(
-        points.reshape(-1, points.shape[2]),
-        np.asarray(jax.random.key_data(key)),
-        trial.name,
-        as_drawn if draws else summarized,
-    )
-    prediction = _Prediction(model, stream, local, trial, work)
+    reduction = as_drawn if draws else summarized
+    prediction = planned_prediction(tree, model, stream, name, chosen, key, reduction)
     with ProgressDisplay(progress) as display:
         stage = display.stage("predict", stream.num_rows)
-        run = partial(
-            map_blocks, work, model, executor=executor_of(executor), advance=stage.advance
-        )
+        run = partial(prediction.run, executor=executor_of(executor), advance=stage.advance)
         if path is not None:
             _write(path, prediction, run, stage.advance, seed)
             stage.finish()
             return path
         parts = list(run(prediction.blocks()))
         stage.finish()
-    return _dataset(parts, stream, trial.name, points.shape[:2])
+    return _dataset(parts, stream, prediction.trial.name, (len(points), len(chosen)))
+
+
+def planned_prediction(
+    tree: "DataTree",
+    model: Model,
+    stream: RowStream,
+    name: str | None,
+    chosen: Int[np.ndarray, " draw"],
+    key: Array,
+    reduction: Callable[[np.ndarray], Pointwise],
+) -> "Prediction":
+    """Return the prediction of rows at chosen draws of every chain, after a trial."""
+    points = posterior_points(tree, model)[:, chosen]
+    local = local_draws(tree, model, chosen)
+    trial = try_model(model, stream, name, _group_columns(local, stream))
+    limit_programs(model)
+    data = np.asarray(jax.random.key_data(key))
+    work = BlockWork(points.reshape(-1, points.shape[2]), data, trial.name, reduction)
+    return Prediction(model, stream, local, trial, work)
 
 
 @dataclass(frozen=True, eq=False)
-class _Prediction:
+class Prediction:
     """New rows, and how they are cut into blocks.
 
     Attributes:
@@ -174,6 +182,15 @@ class _Prediction:
             }
         return Block(number, count, {name: _padded(a, size) for name, a in rows.items()}, groups)
 
+    def run(
+        self,
+        blocks: Iterator[Block],
+        executor: AbstractExecutor,
+        advance: Callable[[int], None],
+    ) -> Iterator[Pointwise]:
+        """Yield the reduced values of blocks, in their order."""
+        return map_blocks(self.work, self.model, blocks, executor, advance)
+
     def about(self, seed: int) -> dict[str, Any]:
         """Return what identifies the prediction, as plain data."""
         points = np.ascontiguousarray(self.work.points)
@@ -200,7 +217,7 @@ def _padded(array: np.ndarray, size: int) -> np.ndarray:
 
 def _write(
     path: Path,
-    prediction: _Prediction,
+    prediction: Prediction,
     run: Callable[[Iterator[Block]], Iterator[Pointwise]],
     advance: Callable[[int], None],
     seed: int,

@@ -171,23 +171,53 @@ def _part(values: np.ndarray, rows: np.ndarray, response: Response) -> Part:
     return Part(rows, summaries, values if response.keep_values else None)
 
 
-def merged_parts(
-    shards: Sequence[Parts], row_numbers: Sequence[Int[np.ndarray, " row"]]
-) -> dict[Any, Part]:
+def merged_parts(shards: Sequence[Parts], row_numbers: Sequence[Int[np.ndarray, " row"]]) -> Parts:
     """Return the summaries of all shards, by group; values are in the order of the rows."""
+    return _merged(
+        [
+            {group: part._replace(rows=numbers[part.rows]) for group, part in parts.items()}
+            for parts, numbers in zip(shards, row_numbers, strict=True)
+        ]
+    )
+
+
+def merged_blocks(blocks: Iterable[Parts], max_points: int) -> Parts:
+    """Return the summaries of all blocks, whose rows have their numbers among all rows.
+
+    Results of equally many blocks are merged two by two, as the digits of a binary counter. What is
+    merged keeps at most `max_points` order statistics of a group.
+    """
+    pending: list[tuple[int, Parts]] = []
+    for parts in blocks:
+        count = 1
+        while pending and pending[-1][0] == count:
+            parts = _thinned(_merged([pending.pop()[1], parts]), max_points)
+            count *= 2
+        pending.append((count, parts))
+    return _merged([parts for _, parts in pending])
+
+
+def _thinned(parts: Parts, max_points: int) -> Parts:
+    return {
+        group: part._replace(
+            summaries={
+                kind: summary.thinned(max_points) for kind, summary in part.summaries.items()
+            }
+        )
+        for group, part in parts.items()
+    }
+
+
+def _merged(shards: Sequence[Parts]) -> Parts:
     merged = {}
     for group in sorted({group for parts in shards for group in parts}):
-        chosen = [
-            (parts[group], numbers)
-            for parts, numbers in zip(shards, row_numbers, strict=True)
-            if group in parts
-        ]
-        rows = np.concatenate([numbers[part.rows] for part, numbers in chosen])
-        kept = [part.values for part, _ in chosen if part.values is not None]
+        chosen = [parts[group] for parts in shards if group in parts]
+        rows = np.concatenate([part.rows for part in chosen])
+        kept = [part.values for part in chosen if part.values is not None]
         values = np.concatenate(kept)[np.argsort(rows)] if kept else None
         summaries = {
-            kind: kind.merge([part.summaries[kind] for part, _ in chosen])
-            for kind in chosen[0][0].summaries
+            kind: kind.merge([part.summaries[kind] for part in chosen])
+            for kind in chosen[0].summaries
         }
         merged[group] = Part(np.sort(rows), summaries, values)
     return merged

@@ -121,7 +121,8 @@ class PosteriorCheck:
         rest = ", …" if len(names) > MAX_NAMED else ""
         return (
             f"The data are unlike replicated data in {', '.join(names[:MAX_NAMED])}{rest}: "
-            f"two-sided p below {EXTREME_P} for {len(names)} of {about}."
+            f"two-sided p below {max(EXTREME_P, 2 / self.num_replicates):.2g} for {len(names)} of "
+            f"{about}."
         )
 
     def __str__(self) -> str:

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from arviz_stats import ELPDData
 from xarray import DataArray
 
 import vcmc
+from vcmc.results.elpd_data import elpd_data
 from vcmc.results.posterior_checks import Line, PosteriorCheck
 from vcmc.results.tree import make_tree
 
@@ -403,8 +403,18 @@ def about_model(num_lines=3):
     observed = np.append(1e3, np.zeros(num_lines - 1))
     pareto_k = np.append(np.linspace(0, 0.5, 99), 1.2)
     elpd = DataArray(-np.linspace(1, 2, 100), {"row": np.arange(100)}, ["row"])
-    loo = ELPDData(
-        "loo", -150.0, 3.0, 2.5, 1000, 100, "log", True, 0.67, elpd, elpd.copy(data=pareto_k)
+    loo = elpd_data(
+        "loo",
+        elpd=-150.0,
+        se=3.0,
+        p=2.5,
+        n_samples=1000,
+        n_data_points=100,
+        scale="log",
+        warning=True,
+        good_k=0.67,
+        elpd_i=elpd,
+        pareto_k=elpd.copy(data=pareto_k),
     )
     return {"checks": PosteriorCheck("y", lines, observed, replicated, "district"), "loo": loo}
 
