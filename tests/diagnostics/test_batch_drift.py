@@ -79,7 +79,9 @@ def test_a_single_batch_cannot_disagree(batches: list[int]) -> None:
 
 def test_many_batches_are_counted_after_the_distances() -> None:
     generator = np.random.default_rng(7)
-    draws = generator.normal(size=(12, 1, 200, 1)) + np.arange(6).repeat(2)[:, None, None, None] * 30
+    draws = (
+        generator.normal(size=(12, 1, 200, 1)) + np.arange(6).repeat(2)[:, None, None, None] * 30
+    )
     text = batch_drift(draws, np.arange(6).repeat(2), ("a",))
     assert " standard errors, and 3 more batches)" in text
 
