@@ -30,6 +30,8 @@ SMALLER = {
     "1_000_000": "8_000",
     "--num-shards 20": "--num-shards 4",
     "NUM_PLANES = 10_000": "NUM_PLANES = 60",
+    "MONTHS = range(1, 12)": "MONTHS = range(1, 4)",
+    "EVERY = 1 ": "EVERY = 20 ",
 }
 
 

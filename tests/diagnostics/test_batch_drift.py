@@ -77,6 +77,15 @@ def test_a_single_batch_cannot_disagree(batches: list[int]) -> None:
     assert batch_drift(draws, batches, ("a",)) == ""
 
 
+def test_many_batches_are_counted_after_the_distances() -> None:
+    generator = np.random.default_rng(7)
+    draws = (
+        generator.normal(size=(12, 1, 200, 1)) + np.arange(6).repeat(2)[:, None, None, None] * 30
+    )
+    text = batch_drift(draws, np.arange(6).repeat(2), ("a",))
+    assert " standard errors, and 3 more batches)" in text
+
+
 def test_many_coordinates_are_counted() -> None:
     generator = np.random.default_rng(6)
     draws = generator.normal(size=(6, 1, 200, 5))

@@ -126,9 +126,9 @@ def _deviating(
         return f"{pair} are {abs(deviations[0]):.1f} standard errors apart"
     apart = [b for b in order if abs(deviations[b]) > limit] or [order[0]]
     parts = [f"{_name(numbers[b], names)} by {deviations[b]:+.1f}" for b in apart[:MAX_NAMED]]
-    if len(apart) > MAX_NAMED:
-        parts.append(f"{len(apart) - MAX_NAMED} more batches")
-    return f"{_joined(parts)} standard errors"
+    more = len(apart) - MAX_NAMED
+    others = f", and {more} more batch{'es' if more > 1 else ''}" if more > 0 else ""
+    return f"{_joined(parts)} standard errors{others}"
 
 
 def _name(number: int, names: Mapping[int, str]) -> str:

@@ -340,9 +340,9 @@ def _disagreement_warnings(
     return [
         f"{_shards(list(disagreeing))} {'disagrees' if len(disagreeing) == 1 else 'disagree'} "
         "with the others by more than the shards' own spread explains "
-        f"({_worst(disagreeing, space)}). Were the rows shuffled, and are they sound? Inspect "
-        "them with partition.load(k); try vcmc.split(...) with its default shuffle, or fewer "
-        "shards."
+        f"({_worst(disagreeing, space)}). Were the rows shuffled, are they sound, and does the "
+        "model describe how far they scatter (vcmc.posterior_check)? Inspect them with "
+        "partition.load(k); try vcmc.split(...) with its default shuffle, or fewer shards."
     ]
 
 
