@@ -144,6 +144,11 @@ class AbstractPartition(abc.ABC):
         del max_bytes
         return False
 
+    @property
+    def uneven_counts(self) -> Sequence[int] | None:
+        """The numbers of rows of shards of several shapes; None if there is one, or unknown."""
+        return None
+
     def subset(self, shards: Sequence[int]) -> "AbstractPartition":
         """Return the partition to send to a process that works on these shards.
 

@@ -70,6 +70,10 @@ class WeightedPartition(AbstractPartition):
     def is_small(self, max_bytes: int) -> bool:
         return self.partition.is_small(max_bytes)
 
+    @property
+    def uneven_counts(self) -> Sequence[int] | None:
+        return self.partition.uneven_counts
+
     def subset(self, shards: Sequence[int]) -> AbstractPartition:
         if self.in_memory:
             return InMemoryShards({shard: self.load(shard) for shard in shards}, self.num_shards)
