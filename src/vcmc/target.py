@@ -150,7 +150,7 @@ class Target:
         prepare(next(iter(_densities(self.shard_cache, tasks[0], num_joined))))
 
     def _pieces(self) -> list[Task]:
-        """Return the tasks of an evaluation of uneven shards in pieces; none if there are many rows.
+        """Return the tasks of an evaluation of uneven shards, none if there are many rows.
 
         With local parameters, rows are laid out by groups, and shards are evaluated as they are.
         """

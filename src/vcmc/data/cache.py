@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from ..density import Power, Subposterior
@@ -164,7 +164,7 @@ class ShardCache:
     def _power(self, power: float | tuple[float, float]) -> Power:
         """Return a power as an array: of one shape for all densities of a model."""
         is_pair = self.model.local is not None and not isinstance(power, tuple)
-        return jnp.asarray((power, power) if is_pair else power)
+        return jax.device_put(np.asarray((power, power) if is_pair else power, float))
 
     def _load(self, key: Hashable, load: Callable[[], Shard]) -> Shard:
         max_bytes = None if self.partition.in_memory else MAX_KEPT_BYTES

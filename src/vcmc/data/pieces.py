@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .shard import Shard
@@ -70,4 +69,4 @@ def joined_piece(shards: Sequence[Shard], piece: Piece) -> Shard:
     rows = jax.tree.map(join, *(shard.rows for shard in shards))
     weights = join(*(np.asarray(shard.weights) for shard in shards))
     weights[sum(last - first for first, last in piece.ranges) :] = 0.0
-    return Shard({name: jnp.asarray(rows[name]) for name in rows}, jnp.asarray(weights))
+    return Shard(jax.device_put(rows), jax.device_put(weights))

@@ -95,7 +95,8 @@ class RunHistory:
         loaded = store.load_tree()
         if loaded is None:
             raise StoreError(
-                f"the run in {store.folder} is not finished. Repeat the call of infer, then update."
+                f"the run in {store.folder} is not finished. Repeat the call of infer, or "
+                "`vcmc run`, then update."
             )
         attributes = loaded[1]
         partition = kept_partition(store)

@@ -93,10 +93,10 @@ class Batch:
     def facts(self, full: Target, points: Float[np.ndarray, "point dim"]) -> list[ShardFacts]:
         """Return facts about every shard; those that an earlier update has are not computed."""
         kinds = shard_kinds(full.shard_cache.shards[0])
-        is_silent = np.eye(full.model.space.dim, dtype=bool)
+        coordinates = np.arange(full.model.space.dim)
         known = {
             place: ShardFacts(
-                is_silent[list(shard.facts.silent)].any(axis=0),
+                np.isin(coordinates, shard.facts.silent),
                 shard.facts.num_rows,
                 padded_to(shard.num_rows),
                 kinds,
