@@ -42,6 +42,18 @@ def test_only_doubtful_warnings_are_suppressed():
     assert [str(warning.message) for warning in caught] == ["not in the verdict"]
 
 
+def test_warnings_are_one_line_without_code(capsys):
+    before = warnings.formatwarning
+    with errors_in_one_line():
+        warnings.simplefilter("always")
+        warnings.showwarning(vcmc.StoreWarning("4 rows\n were deleted."), vcmc.StoreWarning, "a", 1)
+        warnings.showwarning(UserWarning("of another package"), UserWarning, "their.py", 1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Warning: 4 rows were deleted."
+    assert "their.py:1: UserWarning: of another package" in lines[1]
+    assert warnings.formatwarning is before
+
+
 def test_lines_are_printed_as_they_are(capsys):
     text = "runs/[bold]a/" + 200 * "x"
     print_line(text)

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import click
 from rich.console import Console
 
-from ..errors import DoubtfulWarning
+from ..errors import DoubtfulWarning, StoreWarning, WaitingWarning
 from ..progress import LossyStream
 
 if TYPE_CHECKING:
@@ -87,13 +87,14 @@ def conclude(
 def errors_in_one_line(after_interrupt: str = "") -> Iterator[None]:
     """Report errors in one line, without a traceback.
 
-    Warnings about doubtful results are suppressed, because the verdict repeats them.
+    So are vcmc's warnings; those about doubtful results are suppressed, because the verdict repeats
+    them.
 
     Args:
         after_interrupt: a hint for the user who has pressed Ctrl-C.
     """
     try:
-        with warnings.catch_warnings(), _termination_raises():
+        with warnings.catch_warnings(), _warnings_in_one_line(), _termination_raises():
             warnings.simplefilter("ignore", DoubtfulWarning)
             yield
     except Terminated as signalled:
@@ -104,6 +105,23 @@ def errors_in_one_line(after_interrupt: str = "") -> Iterator[None]:
         raise SystemExit(EXIT_SIGNAL + signal.SIGINT) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         raise click.ClickException(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print vcmc's own warnings without the line of code that they come from."""
+    before = warnings.formatwarning
+
+    def format_warning(message: Any, category: type[Warning], *location: Any) -> str:
+        if issubclass(category, StoreWarning | WaitingWarning):
+            return f"Warning: {' '.join(str(message).split())}\n"
+        return before(message, category, *location)
+
+    warnings.formatwarning = format_warning  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 @contextmanager
