@@ -4,6 +4,7 @@ import pytest
 
 import vcmc
 import vcmc.target
+from vcmc.data.shard_list import BatchShard, batches_partition
 from vcmc.density import evaluate
 from vcmc.target import Minibatch, Target
 
@@ -15,6 +16,22 @@ def target(request, conjugate):
     return Target(
         conjugate.model, [partition.load(k) for k in range(request.param)], vcmc.executors.Local()
     )
+
+
+def uneven_target(conjugate, executor, weights=None):
+    """A target of shards of two batches, whose lengths differ."""
+    rows = dict(conjugate.rows)
+    if weights is not None:
+        rows["w"] = weights
+    count = len(next(iter(rows.values())))
+    parts = [{n: a[chosen] for n, a in rows.items()} for chosen in (slice(99), slice(99, count))]
+    shards = [
+        BatchShard(vcmc.split(part, number), k)
+        for part, number in zip(parts, (5, 2), strict=True)
+        for k in range(number)
+    ]
+    partition = batches_partition(shards, None if weights is None else "w")
+    return Target(conjugate.model, partition, executor)
 
 
 POINTS = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)))
@@ -86,3 +103,38 @@ def test_a_frame_is_kept_for_points_near_it(conjugate):
     assert target.num_products == 3
     assert target.frame_near(mean + 5 * sds) is not frame
     assert target.num_products > 3
+
+
+def test_uneven_shards_are_evaluated_in_pieces_of_one_shape(conjugate, monkeypatch):
+    target = uneven_target(conjugate, vcmc.executors.Local())
+    parts = [evaluate(target.shard_cache.density(k), POINTS) for k in range(target.num_shards)]
+    lengths = set()
+    joined = vcmc.data.cache.joined_piece
+    monkeypatch.setattr(
+        "vcmc.data.cache.joined_piece",
+        lambda *arguments: lengths.add(len(joined(*arguments).weights)) or joined(*arguments),
+    )
+    log_densities, scores = target(POINTS)
+    assert len(lengths) == 1
+    np.testing.assert_allclose(log_densities, sum(part[0] for part in parts), rtol=1e-10)
+    np.testing.assert_allclose(scores, sum(part[1] for part in parts), rtol=1e-9)
+    products = target.hessian_products(POINTS[0], jnp.eye(3))
+    _, covariance = conjugate.posterior()
+    np.testing.assert_allclose(products, -np.linalg.inv(covariance), rtol=1e-4, atol=1e-3)
+
+
+def test_pieces_have_the_weights_of_rows(conjugate):
+    count = len(next(iter(conjugate.rows.values())))
+    weights = np.random.default_rng(1).integers(0, 3, count).astype(float)
+    target = uneven_target(conjugate, vcmc.executors.Local(), weights)
+    parts = [evaluate(target.shard_cache.density(k), POINTS) for k in range(target.num_shards)]
+    assert target._tasks[0][0].piece is not None
+    np.testing.assert_allclose(target(POINTS)[0], sum(part[0] for part in parts), rtol=1e-10)
+
+
+def test_pieces_do_not_depend_on_the_executor(conjugate):
+    with vcmc.executors.Processes(1) as executor:
+        elsewhere = uneven_target(conjugate, executor)(POINTS)
+    here = uneven_target(conjugate, vcmc.executors.Local())(POINTS)
+    for part, expected in zip(elsewhere, here, strict=True):
+        np.testing.assert_array_equal(part, expected)

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .data.cache import ShardCache, Task, Work
+from .data.cache import MAX_KEPT_BYTES, ShardCache, Task, Work
+from .data.pieces import cut_pieces
 from .data.shard import AbstractPartition, Shard
 from .density import (
     MAX_DIRECTIONS,
@@ -148,6 +149,22 @@ class Target:
         tasks, num_joined = self._tasks
         prepare(next(iter(_densities(self.shard_cache, tasks[0], num_joined))))
 
+    def _pieces(self) -> list[Task]:
+        """Return the tasks of an evaluation of uneven shards, none if there are many rows.
+
+        With local parameters, rows are laid out by groups, and shards are evaluated as they are.
+        """
+        partition = self.shard_cache.partition
+        counts = partition.uneven_counts
+        if counts is None or self.model.local is not None:
+            return []
+        first = self.shard_cache.shards[0]
+        row_bytes = -(-first.num_bytes // len(first.weights))
+        max_bytes = MAX_JOINED_BYTES if partition.in_memory else MAX_KEPT_BYTES // 2
+        if sum(counts) * row_bytes > max_bytes:
+            return []
+        return [Task(shards, piece=piece) for shards, piece in cut_pieces(counts, row_bytes)]
+
     @cached_property
     def _tasks(self) -> tuple[list[Task], int]:
         """The tasks of an evaluation, and the number of shards joined in each (0: none).
@@ -156,6 +173,8 @@ class Target:
         few rows. Few small ones are not: joint shards have a shape of their own, and so another
         program. With local parameters, evaluating takes much longer than calling.
         """
+        if pieces := self._pieces():
+            return pieces, 0
         shards = range(self.num_shards)
         partition = self.shard_cache.partition
         if self.num_shards <= NUM_JOINED_TASKS or not partition.is_small(MAX_JOINED_BYTES):
@@ -174,6 +193,8 @@ def _cut(shards: Sequence[int], num_tasks: int) -> list[Task]:
 
 
 def _densities(shard_cache: ShardCache, task: Task, num_joined: int) -> Iterable[Subposterior]:
+    if task.piece is not None:
+        return [shard_cache.piece_density(task.shards, task.piece)]
     if num_joined:
         return [shard_cache.joint_density(task.shards, num_joined)]
     return (shard_cache.density(shard) for shard in task.shards)

@@ -93,3 +93,8 @@ def test_errors_are_one_line(files):
     assert "Pass --model FILE.PY:NAME" in output
     assert "--where COLUMN=VALUE" in run_vcmc("forget", files / "run", code=2)
     assert "no run directory" in run_vcmc("log", files / "missing", code=1)
+    february = files / "february.parquet"
+    assert "there is no run directory" in run_vcmc("update", files / "missing", february, code=1)
+    assert "is no run directory" in run_vcmc("update", files, february, code=1)
+    output = run_vcmc("forget", files / "missing", "--where", "a=1", code=1)
+    assert "there is no run directory" in output

@@ -147,6 +147,8 @@ def test_a_column_that_the_model_does_not_read_says_who_is_deleted(tmp_path, con
 def test_wrong_requests_are_refused(run, conjugate, tmp_path):
     with pytest.raises(ValueError, match="one boolean per row"):
         vcmc.forget(run, conjugate.model, lambda rows: rows["note"])
+    with pytest.raises(ValueError, match="none of the run's rows meets the condition"):
+        vcmc.forget(run, conjugate.model, lambda rows: rows["note"] < -1)
     with pytest.raises(ValueError, match="all rows of the run"):
         vcmc.forget(run, conjugate.model, lambda rows: rows["note"] > -1)
     with pytest.raises(ValueError, match="from 0 to 7"):

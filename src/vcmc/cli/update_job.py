@@ -18,8 +18,8 @@ from ..inference.kept_rows import kept_partition
 from ..inference.local_tasks import LocalsMode
 from ..inference.updating import update
 from ..model import Model
-from ..results.states import current_run
-from ..results.store import Store
+from ..results.states import History, current_run
+from ..results.store import SETTINGS, Store
 from . import options
 from .inputs import NO_GROUPS, GroupNames, columns_in_data, load_model, load_rows, parse_executor
 from .inputs import with_column as columns_with_weights
@@ -49,6 +49,7 @@ class RunInputs:
         """Return the inputs with what the command that made the run says."""
         path = run / COMMAND
         if not path.exists():
+            _check_is_run(run)
             if self.model is None:
                 raise ValueError(
                     f"{run} was not made by `vcmc run`, so that its model is not known. Pass "
@@ -69,6 +70,20 @@ class RunInputs:
     def load_model(self, run: Path) -> Model:
         """Return the model, which learns its shapes from rows of the run."""
         return load_model(str(self.model), first_rows(run, self.weights), self.names)
+
+
+def _check_is_run(run: Path) -> None:
+    """Refuse a path that is no run directory."""
+    if not run.is_dir():
+        raise ValueError(
+            f"there is no run directory {run} (the current folder is {Path.cwd()}). Make one: "
+            f"vcmc run MODEL.PY:NAME ROWS --out {run}."
+        )
+    if not (run / SETTINGS).exists() and History(Store(run)).is_plain():
+        raise ValueError(
+            f"{run} is no run directory, as it has no {SETTINGS}. Name the folder that --out or "
+            "store= named."
+        )
 
 
 def _parsed(command: str) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from ..density import Power, Subposterior
 from ..model import Model
+from .pieces import Piece, joined_piece
 from .shard import AbstractPartition, InMemoryShards, Shard, joined
 
 MAX_KEPT_BYTES = 2**27  # of shards that are not in memory anyway and are kept for the next task
@@ -28,12 +29,14 @@ class Task(NamedTuple):
         chain: for sampling, the number of the chain.
         beginning: for sampling, the first part of the chain, if it was sampled before.
         labels: for local draws that are written to files, the labels of the shard's groups.
+        piece: for an evaluation, the rows of the shards that are evaluated together.
     """
 
     shards: tuple[int, ...]
     chain: int = 0
     beginning: Any = None
     labels: np.ndarray | None = None
+    piece: Piece | None = None
 
 
 Work = Callable[["ShardCache", Task, Callable[[int], None]], Any]
@@ -149,10 +152,19 @@ class ShardCache:
         joint = self._load((shards, num_padded), join)
         return Subposterior(self.model, joint, self._power(len(shards) / self.num_shards))
 
+    def piece_density(self, shards: tuple[int, ...], piece: Piece) -> Subposterior:
+        """Return the log density of the rows of a piece; its shards are not kept besides it."""
+
+        def join() -> Shard:
+            return joined_piece([self.partition.load(shard) for shard in shards], piece)
+
+        joint = self._load((shards, piece.ranges), join)
+        return Subposterior(self.model, joint, self._power(piece.prior_power))
+
     def _power(self, power: float | tuple[float, float]) -> Power:
         """Return a power as an array: of one shape for all densities of a model."""
         is_pair = self.model.local is not None and not isinstance(power, tuple)
-        return jnp.asarray((power, power) if is_pair else power)
+        return jax.device_put(np.asarray((power, power) if is_pair else power, float))
 
     def _load(self, key: Hashable, load: Callable[[], Shard]) -> Shard:
         max_bytes = None if self.partition.in_memory else MAX_KEPT_BYTES

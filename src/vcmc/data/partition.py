@@ -257,7 +257,8 @@ class LazyRows(AbstractPartition):
             loaded = as_rows(self._load(shard))
         except Exception as error:
             raise ValueError(f"shard {shard} could not be loaded: {error}") from error
-        rows = {name: native(array) for name, array in loaded.items()}
+        # copies: the user's function may reuse its arrays
+        rows = {name: np.array(native(array)) for name, array in loaded.items()}
         count = len(next(iter(rows.values())))
         step = 1 << max(0, count.bit_length() - 5)
         return padded(rows, -(-count // step) * step)

@@ -13,7 +13,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -63,7 +62,7 @@ class Shard(eqx.Module):
 def joined(shards: Sequence[Shard]) -> Shard:
     """Return the rows of several shards of one shape as one shard."""
     plain = [Shard(shard.rows, shard.weights) for shard in shards]
-    joint = jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *plain)
+    joint = jax.tree.map(lambda *leaves: jax.device_put(np.concatenate(leaves)), *plain)
     groups = [shard.groups for shard in shards if shard.groups is not None]
     return Shard(joint.rows, joint.weights, joined_groups(groups) if groups else None)
 
@@ -103,11 +102,12 @@ def padded(rows: Mapping[str, np.ndarray], length: int) -> Shard:
 
     def pad(array: np.ndarray) -> Array:
         if length == count:
-            return jnp.asarray(array)
-        return jnp.asarray(np.concatenate([array, np.repeat(array[:1], length - count, axis=0)]))
+            return jax.device_put(array)  # jnp.asarray would compile a program for every shape
+        padding = np.repeat(array[:1], length - count, axis=0)
+        return jax.device_put(np.concatenate([array, padding]))
 
     weights = np.concatenate([np.ones(count), np.zeros(length - count)])
-    return Shard({name: pad(array) for name, array in rows.items()}, jnp.asarray(weights))
+    return Shard({name: pad(array) for name, array in rows.items()}, jax.device_put(weights))
 
 
 def padded_length(size: int, largest: int) -> int:
@@ -143,6 +143,11 @@ class AbstractPartition(abc.ABC):
         """Return whether all shards have one shape and at most `max_bytes` in all, if known."""
         del max_bytes
         return False
+
+    @property
+    def uneven_counts(self) -> Sequence[int] | None:
+        """The numbers of rows of shards of several shapes; None if there is one, or unknown."""
+        return None
 
     def subset(self, shards: Sequence[int]) -> "AbstractPartition":
         """Return the partition to send to a process that works on these shards.

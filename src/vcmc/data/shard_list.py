@@ -67,6 +67,17 @@ class ShardList(AbstractPartition):
             rows[self.group_column] = numbers[rows[self.group_column]]
         return padded(rows, padded_to(len(next(iter(rows.values())))))
 
+    @property
+    def uneven_counts(self) -> Sequence[int] | None:
+        sizes = [getattr(shard.partition, "sizes", None) for shard in self.shards]
+        if None in sizes:
+            return None
+        counts = [
+            size[shard.number]  # type: ignore[index]
+            for size, shard in zip(sizes, self.shards, strict=True)
+        ]
+        return counts if len({padded_to(count) for count in counts}) > 1 else None
+
     def subset(self, shards: Sequence[int]) -> AbstractPartition:
         if self.in_memory:
             return InMemoryShards({shard: self.load(shard) for shard in shards}, self.num_shards)

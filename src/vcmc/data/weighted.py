@@ -9,7 +9,7 @@ the column.
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -65,10 +65,14 @@ class WeightedPartition(AbstractPartition):
         plain = self.partition.load(shard)
         rows = dict(plain.rows)
         weights = row_weights(self.column, np.asarray(rows.pop(self.column)), shard)
-        return Shard(rows, jnp.asarray(np.asarray(plain.weights) * weights))
+        return Shard(rows, jax.device_put(np.asarray(plain.weights) * weights))
 
     def is_small(self, max_bytes: int) -> bool:
         return self.partition.is_small(max_bytes)
+
+    @property
+    def uneven_counts(self) -> Sequence[int] | None:
+        return self.partition.uneven_counts
 
     def subset(self, shards: Sequence[int]) -> AbstractPartition:
         if self.in_memory:

@@ -1,13 +1,15 @@
 """Check before sampling that every shard's rows are informative about every direction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from ..data.cache import ShardCache, Task
+from ..data.shard import Shard
 from ..density import evaluate
 from ..errors import ModelError
 from ..target import Target
@@ -33,19 +35,35 @@ class ShardFacts(NamedTuple):
     kinds: dict[str, str]
 
 
-def shard_facts(target: Target, points: Float[np.ndarray, "point dim"]) -> list[ShardFacts]:
-    """Return facts about every shard; raise an error if their rows are of different kinds."""
+def shard_facts(
+    target: Target,
+    points: Float[np.ndarray, "point dim"],
+    known: Mapping[int, ShardFacts] = MappingProxyType({}),
+) -> list[ShardFacts]:
+    """Return facts about every shard; raise an error if their rows are of different kinds.
+
+    Shards whose facts are known are not evaluated.
+    """
     work = partial(_facts, points=points)
-    tasks = [Task((shard,)) for shard in range(target.num_shards)]
-    all_facts: list[ShardFacts] = list(target.executor.map(work, tasks, target.shard_cache))
-    expected = all_facts[0].kinds
-    for shard, facts in enumerate(all_facts):
-        if facts.kinds != expected:
+    shards = [shard for shard in range(target.num_shards) if shard not in known]
+    tasks = [Task((shard,)) for shard in shards]
+    computed = target.executor.map(work, tasks, target.shard_cache) if tasks else []
+    found = {**known, **dict(zip(shards, computed, strict=True))}
+    expected = shard_kinds(target.shard_cache.shards[0])
+    for shard in shards:
+        if found[shard].kinds != expected:
             raise ValueError(
                 f"all shards must have rows of the same dtypes and shapes; shard 0 has {expected}, "
-                f"shard {shard} has {facts.kinds}."
+                f"shard {shard} has {found[shard].kinds}."
             )
-    return all_facts
+    return [found[shard] for shard in range(target.num_shards)]
+
+
+def shard_kinds(shard: Shard) -> dict[str, str]:
+    """Return the dtype and the shape of a row of every array."""
+    return {
+        name: f"{array.dtype}{list(array.shape[1:])}" for name, array in sorted(shard.rows.items())
+    }
 
 
 def _facts(
@@ -59,10 +77,7 @@ def _facts(
     density = shard_cache.density(task.shards[0], prior_power=0.0)
     shard = density.shard
     silent = (evaluate(density, points)[1] == 0).all(axis=0)
-    kinds = {
-        name: f"{array.dtype}{list(array.shape[1:])}" for name, array in sorted(shard.rows.items())
-    }
-    return ShardFacts(silent, shard.num_rows, len(shard.weights), kinds)
+    return ShardFacts(silent, shard.num_rows, len(shard.weights), shard_kinds(shard))
 
 
 def check_information(

@@ -17,6 +17,7 @@ from ..data.grouped import encode_groups
 from ..data.partition import split
 from ..data.shard_files import rows_of
 from ..data.shard_list import BatchShard
+from ..results.states import KnownFacts
 from ..samplers.base import Chain
 from .shard_count import MAX_UNSPLIT_BYTES, MIN_ROWS_PER_COORDINATE, MIN_SHARDS
 
@@ -37,6 +38,7 @@ class EarlierShard:
         batch: the number of the batch that brought its last rows.
         chains: its draws.
         name: what the history calls it.
+        facts: what is known of it from earlier updates.
     """
 
     rows: BatchShard
@@ -45,6 +47,7 @@ class EarlierShard:
     batch: int
     chains: list[Chain] = field(default_factory=list)
     name: Any = None
+    facts: KnownFacts | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

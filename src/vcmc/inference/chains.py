@@ -232,7 +232,7 @@ def make_chain(
     shard_cache: ShardCache, task: Task, advance: Callable[[int], None], plan: Plan
 ) -> ChainResult:
     """Sample one chain, in any process, or continue the part that the task or the store has."""
-    (shard,), number, begun, _ = task
+    (shard,), number, begun = task.shards, task.chain, task.beginning
     if not plan.store:
         return _sample_chain(shard_cache, task, advance, plan, begun, None)
     folder = plan.store.chain(shard, number, plan.attempt)

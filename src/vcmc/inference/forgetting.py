@@ -114,8 +114,8 @@ def _forget(runs: RunHistory, rows: Any, options: UpdateOptions) -> "DataTree":
         if was_purge_due:
             return runs.tree(before.number)
         raise ValueError(
-            "no row is to be deleted: the function returned False for all rows of the run. Nothing "
-            "was changed."
+            "no row is to be deleted: none of the run's rows meets the condition. Nothing was "
+            "changed."
         )
     number = history.next_number()
     seed = before.settings["seed"]

@@ -95,7 +95,8 @@ class RunHistory:
         loaded = store.load_tree()
         if loaded is None:
             raise StoreError(
-                f"the run in {store.folder} is not finished. Repeat the call of infer, then update."
+                f"the run in {store.folder} is not finished. Repeat the call of infer, or "
+                "`vcmc run`, then update."
             )
         attributes = loaded[1]
         partition = kept_partition(store)
@@ -170,8 +171,9 @@ class RunHistory:
         """Return the shards of a state, with their draws."""
         found = []
         rows_of_shards = self.rows(state.shards)
-        for name, batch, shape, rows in zip(
-            state.shards, state.batches, state.shapes, rows_of_shards, strict=True
+        facts = state.facts or [None] * len(state.shards)
+        for name, batch, shape, rows, known in zip(
+            state.shards, state.batches, state.shapes, rows_of_shards, facts, strict=True
         ):
             partition = self.partition(name.update)
             num_rows = partition.sizes[name.number]
@@ -179,7 +181,7 @@ class RunHistory:
             if self.model.local is not None and (groups := partition.read_groups()):
                 size = int(np.sum(groups.shards == name.number))
             chains = stored_chains(self.history.run(name.update), name.number, shape)
-            found.append(EarlierShard(rows, size, num_rows, batch, chains, name))
+            found.append(EarlierShard(rows, size, num_rows, batch, chains, name, known))
         return found
 
     def tree(self, number: int) -> "DataTree":

@@ -17,7 +17,7 @@ from ..errors import warn_doubtful
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.blocks import pack_block
 from ..results.checked_files import as_store_error
-from ..results.states import History, ShardName, State
+from ..results.states import History, KnownFacts, ShardName, State
 from ..results.tree import draws_by_parameter, make_tree
 from .batch_plan import BatchPlan, EarlierShard, Rows
 from .clock import Clock
@@ -152,6 +152,10 @@ def make_state(
         shapes=(*(shard.shape for shard in kept), *[result.shape] * len(new)),
         digest=change.digest,
         settings={**before.settings, "num_draws": request.num_draws},
+        facts=tuple(
+            KnownFacts(shard.num_rows, tuple(np.flatnonzero(shard.silent).tolist()))
+            for shard in result.prepared.shard_facts
+        ),
     )
     tree = save_result(runs, state, result, clock, None if is_forget else tree_before)
     runs.history.write(replace(state, model=runs.identity(state)))

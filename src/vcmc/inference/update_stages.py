@@ -12,11 +12,17 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from ..data.params import to_points
-from ..data.shard_list import BatchShard, batches_partition, union_of_labels
+from ..data.shard_list import BatchShard, batches_partition, padded_to, union_of_labels
 from ..diagnostics.batch_drift import DRIFT
-from ..diagnostics.information import check_information, shard_facts
+from ..diagnostics.information import (
+    ShardFacts,
+    check_information,
+    shard_facts,
+    shard_kinds,
+)
 from ..executors import AbstractExecutor
 from ..groups.local_model import LocalModel
 from ..model import Model
@@ -84,6 +90,22 @@ class Batch:
         """The batch that brought the last rows of every shard."""
         return [*(shard.batch for shard in self.earlier), *self.new_batches]
 
+    def facts(self, full: Target, points: Float[np.ndarray, "point dim"]) -> list[ShardFacts]:
+        """Return facts about every shard; those that an earlier update has are not computed."""
+        kinds = shard_kinds(full.shard_cache.shards[0])
+        coordinates = np.arange(full.model.space.dim)
+        known = {
+            place: ShardFacts(
+                np.isin(coordinates, shard.facts.silent),
+                shard.facts.num_rows,
+                padded_to(shard.num_rows),
+                kinds,
+            )
+            for place, shard in enumerate(self.earlier)
+            if shard.facts is not None
+        }
+        return shard_facts(full, points, known)
+
     def targets(self, weights: str | None, executor: AbstractExecutor) -> tuple[Target, Target]:
         """Return the target of all rows, and that of the new shards alone."""
         shards = [*(shard.rows for shard in self.earlier), *self.new]
@@ -144,7 +166,7 @@ def update_posterior(
         request, num_earlier_shards=len(batch.earlier), may_reduce_shards=batch.is_reducible
     )
     if not batch.new:
-        whole = _whole(batch, full, request)
+        whole = _whole(batch, full, request, batch.facts(full, np.stack(request.starts)))
         whole, posterior = _combine(batch, whole, None, request, display, clock)
         stages = Stages(request, None, display, clock, overlap=False)
         return _assessed(stages, whole, posterior, (0, 0), locals_mode)
@@ -209,22 +231,25 @@ def _prepare(
     clock: Clock,
 ) -> tuple[Prepared, Prepared, RunRecord | None]:
     """Return the first stage of the new shards, and that of all, which have all warnings."""
-    facts = shard_facts(full, np.stack(request.starts))
+    facts = batch.facts(full, np.stack(request.starts))
     silent = np.stack([shard.silent for shard in facts])
     is_lacking = silent[len(batch.earlier) :].any(axis=0) & ~silent.all(axis=0)
     if batch.is_reducible and is_lacking.any():
         raise TooManyShards(ShardCount(1, "the new rows hold no information on some coordinates."))
     record = RunRecord.opened(new, request, {})
     prepared = prepare(new, request, display, clock, record)
-    return prepared, _whole(batch, full, request, prepared), record
+    return prepared, _whole(batch, full, request, facts, prepared), record
 
 
 def _whole(
-    batch: Batch, full: Target, request: Request, prepared: Prepared | None = None
+    batch: Batch,
+    full: Target,
+    request: Request,
+    facts: list[ShardFacts],
+    prepared: Prepared | None = None,
 ) -> Prepared:
     """Return the first stage of all shards, given that of the new ones, if there are any."""
     points = np.stack(request.starts)
-    facts = shard_facts(full, points)
     plan = prepared.plan if prepared else kept_plan(request, batch)
     settings = run_settings(full, request, plan, facts)
     return Prepared(full, plan, facts, settings, check_information(full, points, facts))

@@ -46,6 +46,18 @@ class ShardName(NamedTuple):
     number: int
 
 
+class KnownFacts(NamedTuple):
+    """What is known of a shard from the update that sampled it.
+
+    Attributes:
+        num_rows: rows of positive weight.
+        silent: numbers of the coordinates that its log likelihood does not depend on.
+    """
+
+    num_rows: int
+    silent: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class State:
     """A state of a run directory.
@@ -65,6 +77,7 @@ class State:
         digest: of the rows that were added.
         model: what identifies the model.
         settings: the arguments that later updates repeat.
+        facts: for every shard, what later updates need not compute again; none if it is unknown.
     """
 
     number: int
@@ -81,6 +94,7 @@ class State:
     digest: RowDigest
     model: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    facts: tuple[KnownFacts, ...] = ()
 
     @classmethod
     def from_plain(cls, content: Mapping[str, Any]) -> "State":
@@ -92,6 +106,10 @@ class State:
                 "batches": tuple(content["batches"]),
                 "shapes": tuple((chains, draws) for chains, draws in content["shapes"]),
                 "digest": RowDigest(*content["digest"]),
+                "facts": tuple(
+                    KnownFacts(num_rows, tuple(silent))
+                    for num_rows, silent in content.get("facts", ())
+                ),
             }
         )
 

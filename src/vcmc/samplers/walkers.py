@@ -73,4 +73,6 @@ def new_steps(
     """Return the points and statistics of the steps that were asked for, after a state."""
     offset = int(state.step) % num_walkers
     new = slice(offset, offset + num_steps)
-    return points[new], {name: values[new] for name, values in stats.items()}
+    # sliced in NumPy: JAX would compile a program for every length
+    parts = {name: np.asarray(values)[new] for name, values in stats.items()}
+    return jax.device_put(np.asarray(points)[new]), jax.device_put(parts)
