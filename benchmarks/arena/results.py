@@ -66,7 +66,8 @@ def write_picture(scores: Scores, path: Path) -> None:
         for problem, title in SUMMARY_PROBLEMS.items()
         if problem in scores
     }
-    draw(panels, path)
+    if panels:
+        draw(panels, path)
 
 
 def page(scores: Scores, notes: str) -> str:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from ..linalg.shrinkage import TINY
 from ..linalg.whitening import Whitening
 from ..target import Target
 from .mode_starts import distant_draws, farthest
@@ -23,6 +24,7 @@ FEW, MANY = (14, 24), (200, 400)  # other draws, and points far out; many where 
 MAX_MANY_BYTES = 2**19  # of these rows
 OUTSIDE_SDS = (4.0, 20.0)  # distance of the nearest and of the farthest point far out
 STEP_SHARES = (0.3, 0.1, 0.02, 0.003)  # of a Newton step that does not lead upwards
+MAX_LENGTH = 4.0  # of a step, in Newton steps
 MAX_STEPS = 3
 ARRIVED_SD = 2.0  # two hills of equal width are apart if their tops are 4 sds apart
 MIN_RISE = 1.0  # nats above the top: a point that high is on another hill, however near
@@ -30,6 +32,7 @@ MAX_ASTRAY = 40  # points that are returned
 
 
 Points = Float[np.ndarray, "point dim"]
+State = tuple[Points, Float[np.ndarray, " point"], Points]  # points, log densities, scores
 
 
 def astray(whitening: Whitening, target: Target, draws: Points, seed: int) -> Points:
@@ -59,42 +62,50 @@ def astray(whitening: Whitening, target: Target, draws: Points, seed: int) -> Po
 def ascend(points: Points, whitening: Whitening, target: Target) -> Points:
     """Return where ascents are after some steps, without those at the top; the highest first."""
     top = _evaluated(target, whitening.centre[None])[0][0]
-    values, scores = _evaluated(target, points)
-    is_finite = np.isfinite(values)
-    points, values, scores = points[is_finite], values[is_finite], scores[is_finite]
+    state = points, *_evaluated(target, points)
+    is_left = np.isfinite(state[1])
     for _ in range(MAX_STEPS):
-        if not len(points):
-            break
-        points, values, scores = _step(points, values, scores, whitening, target)
+        state = state[0][is_left], state[1][is_left], state[2][is_left]
+        if not len(state[0]):
+            return state[0]
+        points, values, _ = state = _step(state, whitening, target)
         white = np.asarray(whitening.whiten(points))
         is_left = (np.linalg.norm(white, axis=1) > ARRIVED_SD) | (values > top + MIN_RISE)
-        points, values, scores = points[is_left], values[is_left], scores[is_left]
+    points, values = state[0][is_left], state[1][is_left]
     return points[np.argsort(-values)]
 
 
-def _step(
-    points: Points,
-    values: Float[np.ndarray, " point"],
-    scores: Points,
-    whitening: Whitening,
-    target: Target,
-) -> tuple[Points, Float[np.ndarray, " point"], Points]:
-    """Take a Newton step with the curvature at the centre, or a part of it that leads upwards."""
+def _step(state: State, whitening: Whitening, target: Target) -> State:
+    """Take a Newton step with the curvature at the centre, as long as a secant says is best.
+
+    Where neither leads upwards, take a part of the step, or none.
+    """
+    points, values, scores = state
     steps = np.asarray(whitening.unwhiten_directions(whitening.whiten_scores(scores)))
-    best = [points + steps, *_evaluated(target, points + steps)]
-    worse = np.flatnonzero(~(best[1] > values))
-    if len(worse):
-        shares = np.array(STEP_SHARES)[:, None, None]
-        trials = points[worse] + shares * steps[worse]
-        tried, slopes = _evaluated(target, trials.reshape(-1, points.shape[1]))
-        tried, slopes = tried.reshape(len(shares), -1), slopes.reshape(trials.shape)
-        first = np.argmax(tried, axis=0), np.arange(len(worse))
-        for part, new in zip(best, (trials, tried, slopes), strict=True):
-            part[worse] = new[first]
-        stuck = worse[~(tried[first] > values[worse])]
-        for part, old in zip(best, (points, values, scores), strict=True):
-            part[stuck] = old[stuck]
-    return best[0], best[1], best[2]
+    full = points + steps, *_evaluated(target, points + steps)
+    slope, end = np.sum(scores * steps, axis=1), np.sum(full[2] * steps, axis=1)
+    falls = np.maximum(slope - end, slope / MAX_LENGTH)
+    lengths = np.clip(slope / np.maximum(falls, TINY), 0.0, MAX_LENGTH)
+    secant = points + lengths[:, None] * steps
+    best = _higher(_higher(state, full), (secant, *_evaluated(target, secant)))
+    stuck = np.flatnonzero(~(best[1] > values))
+    if len(stuck):
+        current = points[stuck], values[stuck], scores[stuck]
+        parts = np.concatenate([points[stuck] + share * steps[stuck] for share in STEP_SHARES])
+        tried = parts, *_evaluated(target, parts)
+        for number in range(len(STEP_SHARES)):
+            part = slice(number * len(stuck), (number + 1) * len(stuck))
+            current = _higher(current, (tried[0][part], tried[1][part], tried[2][part]))
+        for values_of_all, new in zip(best, current, strict=True):
+            values_of_all[stuck] = new
+    return best
+
+
+def _higher(first: State, second: State) -> State:
+    """Return, point by point, the one with the higher log density."""
+    better = second[1] > first[1]
+    points, scores = (np.where(better[:, None], second[k], first[k]) for k in (0, 2))
+    return points, np.where(better, second[1], first[1]), scores
 
 
 def _evaluated(target: Target, points: Points) -> tuple[Float[np.ndarray, " point"], Points]:

@@ -8,8 +8,8 @@ reach, from points at which the score of all rows points away from a known mode
 a start for the next round.
 
 Two hills between which the log density falls by less than `MIN_VALLEY` nats, on a straight line,
-are one: a bent map covers both. Modes are compared by the mass of the Gaussians that stand for
-them (`mode_shape.py`).
+are one if they are about equally wide: a bent map covers both. Modes are compared by the mass of
+the Gaussians that stand for them (`mode_shape.py`).
 """
 
 from collections.abc import Sequence
@@ -41,6 +41,7 @@ from .modes import ModeSearch, OtherMode
 
 MIN_KEPT_SHARE = 1e-3  # of a mode that is kept: its mass is estimated better later
 MIN_VALLEY = 0.7  # nats between two modes: of equal normal hills, 3.3 sds apart
+MAX_WIDTH_RATIO = 4.0  # of hills that are one: chains tuned to one of others do not enter the other
 NUM_VALLEY_POINTS = 9  # between two modes
 MAX_MODES = 40  # that are followed
 MAX_CLIMBS, MAX_ROUND_CLIMBS = 96, 12  # on all rows, in all, and around each mode
@@ -200,12 +201,20 @@ def _hills(target: Target, modes: Sequence[Mode]) -> list[list[int]]:
         values = np.asarray(target(jnp.asarray(lines))[0]).reshape(len(pairs), -1)
         lowest = np.where(np.isfinite(values), values, -np.inf).min(axis=1)
         for (i, j), low in zip(pairs, lowest, strict=True):
-            if min(heights[i], heights[j]) - low < MIN_VALLEY:
+            is_shallow = min(heights[i], heights[j]) - low < MIN_VALLEY
+            if is_shallow and _are_alike(modes[i], modes[j]):
                 group = [group[j] if number == group[i] else number for number in group]
     return [
         sorted((i for i in range(count) if group[i] == number), key=lambda i: -heights[i])
         for number in dict.fromkeys(group)
     ]
+
+
+def _are_alike(first: Mode, second: Mode) -> bool:
+    """Return whether two hills are about as wide as each other, in all directions."""
+    root = np.linalg.inv(np.linalg.cholesky(first.curvature))
+    ratios = np.linalg.eigvalsh(root @ second.curvature @ root.T)
+    return bool(ratios.min() > MAX_WIDTH_RATIO**-2 and ratios.max() < MAX_WIDTH_RATIO**2)
 
 
 def _hill(modes: list[Mode]) -> Mode:
