@@ -49,9 +49,9 @@ def astray(whitening: Whitening, target: Target, draws: Points, seed: int) -> Po
     is_small = target.shard_cache.partition.is_small(MAX_MANY_BYTES)
     num_draws, num_outside = MANY if is_small else FEW
     chosen = generator.permutation(len(draws))[:num_draws]
-    starts = distant_draws(draws, whitening, NUM_DISTANT), draws[chosen]
-    starts = *starts, _outside(whitening, num_outside, generator)
-    points = ascend(np.concatenate(starts), whitening, target)
+    distant = distant_draws(draws, whitening, NUM_DISTANT)
+    outside = _outside(whitening, num_outside, generator)
+    points = ascend(np.concatenate([distant, draws[chosen], outside]), whitening, target)
     if len(points) <= MAX_ASTRAY:
         return points
     white = np.asarray(whitening.whiten(points))
