@@ -22,6 +22,7 @@ WITHOUT_SOURCE = {
     "test_layout.py",
     "test_notebooks.py",
     "test_laws.py",
+    "test_odd_posteriors.py",
     "test_package.py",
     "test_hidden_faults.py",
     "test_planted_failures.py",

@@ -1,7 +1,8 @@
 """The reference of each problem, independent of vcmc's combination and of the methods' code.
 
-Where the posterior is close to Gaussian, it comes from importance sampling on all rows, elsewhere
-from many Hamiltonian chains in coordinates whitened by the curvature at the mode. The posterior of
+Where the posterior is close to Gaussian, or skewed in a few coordinates, it comes from importance
+sampling on all rows, elsewhere from many Hamiltonian chains in coordinates whitened by the
+curvature at the mode. The posterior of
 `wishart` is known, and drawn from directly.
 """
 
@@ -17,11 +18,12 @@ from grouped_reference import grouped_reference
 from problems import Problem
 from scipy.stats import wishart
 from truth import Truth, truth_of_draws
-from weighting import by_importance
+from weighting import by_heavy_importance, by_importance
 
 from vcmc.diagnostics import convergence
 
 NEARLY_GAUSSIAN = frozenset({"logistic", "probit", "flights", "poisson", "robust"})
+SKEWED = frozenset({"rare", "small"})
 NUM_CHAINS, NUM_WARMUP, NUM_STEPS = 64, 150, 500
 NUM_EXACT_DRAWS = 200_000
 
@@ -36,6 +38,8 @@ def reference(problem: Problem) -> Truth:
     density = of_numpyro(problem)
     if problem.name.partition("@")[0] in NEARLY_GAUSSIAN:
         return by_importance(density, problem.num_rows)
+    if problem.name in SKEWED:
+        return by_heavy_importance(density, problem.num_rows)
     mode, root = mode_and_root(density)
 
     def log_density(white: Any) -> Any:

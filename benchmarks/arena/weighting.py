@@ -1,9 +1,10 @@
-"""A reference by importance sampling on all rows, for posteriors that are close to Gaussian.
+"""References by importance sampling on all rows, for posteriors that are close to Gaussian.
 
 Points are opposite pairs of a Gaussian proposal, or of a Student t for heavier tails: the Laplace
 approximation, moved to the mean and the scales of a first set of weighted points. The weights are
 so nearly equal that sds and quantiles are best computed relative to those of the same points
-without weights, whose expectations are known (control variates).
+without weights, whose expectations are known (control variates). Points for a skewed posterior are
+independent, of a Student t.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,57 @@ NUM_PILOT_PAIRS, NUM_BATCHES = 500, 20
 MAX_PAIRS, MAX_PAIR_ROWS = 4000, 2_000_000_000  # with more rows, fewer points will do
 NUM_CONTROL_PAIRS = 200_000  # of the proposal, where its quantiles have no closed form
 MAX_POINT_ROWS = 20_000_000  # points times rows that are evaluated at once
+# Of a Student t, for skewed posteriors, where there are no control variates.
+MAX_HEAVY_POINTS, MAX_HEAVY_POINT_ROWS, HEAVY_FREEDOM = 100_000, 1_200_000_000, 8.0
 MAX_PARETO_K = 0.5  # above it, the variance of the weights may be infinite
+
+
+def by_heavy_importance(density: Density, num_rows: int) -> Truth:
+    """Return means, sds and quantiles of a skewed posterior, by points of a Student t."""
+    generator = np.random.default_rng(0)
+    mode, laplace_root = mode_and_root(density)
+    centre, root = np.asarray(mode), np.asarray(laplace_root)
+    evaluate = jax.jit(jax.vmap(density.log_density))
+    freedom, dim = HEAVY_FREEDOM, len(centre)
+    size = max(1, MAX_POINT_ROWS // num_rows)
+    num_points = min(MAX_HEAVY_POINTS, MAX_HEAVY_POINT_ROWS // num_rows) // size * size
+    for count in (size, 8 * size, num_points):
+        normal = generator.normal(size=(count, dim))
+        white = normal / np.sqrt(generator.chisquare(freedom, size=(count, 1)) / freedom)
+        points = centre + white @ root.T
+        values = [np.asarray(evaluate(chunk)) for chunk in np.split(points, count // size)]
+        distances = np.sum(white**2, axis=1) / freedom
+        log_weights = np.concatenate(values) + (freedom + dim) / 2 * np.log1p(distances)
+        weights = _normalized(log_weights)
+        centre = weights @ points
+        root = np.linalg.cholesky((points - centre).T @ (weights[:, None] * (points - centre)))
+    shape, effective = pareto_k(log_weights), 1 / np.sum(weights**2)
+    if not shape < MAX_PARETO_K:
+        raise RuntimeError(f"weights of the reference have Pareto k = {shape:.2f}; use chains.")
+    params = density.params(points)
+    flat = {name: values.reshape(len(values), -1) for name, values in params.items()}
+    summary = {
+        name: _weighted(values, weights).reshape(4, *params[name].shape[1:])
+        for name, values in flat.items()
+    }
+    origin = (
+        f"importance sampling, {num_points} points of a Student t, {effective:.0f} of them "
+        f"effective, Pareto k {shape:.2f}"
+    )
+    return Truth(summary, _heavy_errors(flat, log_weights, summary), origin)
+
+
+def _heavy_errors(flat: Draws, log_weights: np.ndarray, summary: Draws) -> Any:
+    """Return median errors of means, sds and quantiles, from their spread over batches."""
+    batches = np.array_split(np.arange(len(log_weights)), NUM_BATCHES)
+    errors = []
+    for name, values in flat.items():
+        parts = [_weighted(values[batch], _normalized(log_weights[batch])) for batch in batches]
+        sds = summary[name][1].ravel()
+        spread = np.std(parts, axis=0, ddof=1) / np.sqrt(NUM_BATCHES) / sds
+        errors.append(MEDIAN_OF_ABSOLUTE_NORMAL * spread)
+    mean, sd, *quantiles = np.concatenate(errors, axis=1)
+    return float(np.median(mean)), float(np.median(sd)), float(np.median(quantiles))
 
 
 def by_importance(

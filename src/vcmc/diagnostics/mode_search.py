@@ -3,12 +3,13 @@
 Scores at draws tell whether the draws are right where they are, but never that most of the mass
 lies elsewhere. So the log density is maximized from other points: on one shard from points near the
 origin, their mirror images, and points of the axes; and on all rows from what these searches
-reach, and from points at which the score of all rows points away from a known mode
-(`mode_starts.py`). What is found is a start for the next round.
+reach, from points at which the score of all rows points away from a known mode
+(`mode_starts.py`), and from where short ascents end elsewhere (`mode_ascents.py`). What is found is
+a start for the next round.
 
 Two hills between which the log density falls by less than `MIN_VALLEY` nats, on a straight line,
-are one: chains cross such a valley. Modes are compared by the mass of the Gaussians that stand for
-them (`mode_shape.py`).
+are one if they are about equally wide: a bent map covers both. Modes are compared by the mass of
+the Gaussians that stand for them (`mode_shape.py`).
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from ..linalg.whitening import Whitening
 from ..samplers.start import climb, climb_together, shard_curvature
 from ..space import Product
 from ..target import Target
+from .mode_ascents import astray
 from .mode_shape import Mode, mode_at, step_off_pass
 from .mode_starts import (
     MIN_DISTANCE_SD,
@@ -38,7 +40,8 @@ from .mode_starts import (
 from .modes import ModeSearch, OtherMode
 
 MIN_KEPT_SHARE = 1e-3  # of a mode that is kept: its mass is estimated better later
-MIN_VALLEY = 2.0  # nats between two modes: of equal normal hills, 4 sds apart
+MIN_VALLEY = 0.7  # nats between two modes: of equal normal hills, 3.3 sds apart
+MAX_WIDTH_RATIO = 4.0  # of hills that are one: chains tuned to one of others do not enter the other
 NUM_VALLEY_POINTS = 9  # between two modes
 MAX_MODES = 40  # that are followed
 MAX_CLIMBS, MAX_ROUND_CLIMBS = 96, 12  # on all rows, in all, and around each mode
@@ -79,6 +82,7 @@ class _Search:
         self.seed = seed
         origin = near_origin(target, seed)
         self.origin = origin
+        self.draws = draws
         ends = [*origin, *distant_draws(draws[np.isfinite(draws).all(axis=1)], whitening)]
         self.ends = np.stack(ends) if ends else np.empty((0, len(whitening.centre)))
         self.modes: list[Mode] = []
@@ -90,7 +94,8 @@ class _Search:
         centre = self.whitening.centre
         from_shard = _shard_modes(self.whitening, self.target, self.origin, self.seed)
         rays = outward_on_rays(centre, self.whitening, self.target, self.ends, self.seed)
-        if not from_shard and not len(rays):
+        away = astray(self.whitening, self.target, self.draws, self.seed)
+        if not from_shard and not len(rays) and not len(away):
             return ModeSearch()
         own = self._add(self._climb(centre, _precision(self.whitening)))
         if own is None:
@@ -98,6 +103,7 @@ class _Search:
         for point, curvature in from_shard:
             self._add(self._climb(point, self.target.num_shards * curvature))
         self._climb_from(rays)
+        self._climb_from(away)
         number = 0
         while number < len(self.modes):
             self._search_around(self.modes[number])
@@ -195,12 +201,20 @@ def _hills(target: Target, modes: Sequence[Mode]) -> list[list[int]]:
         values = np.asarray(target(jnp.asarray(lines))[0]).reshape(len(pairs), -1)
         lowest = np.where(np.isfinite(values), values, -np.inf).min(axis=1)
         for (i, j), low in zip(pairs, lowest, strict=True):
-            if min(heights[i], heights[j]) - low < MIN_VALLEY:
+            is_shallow = min(heights[i], heights[j]) - low < MIN_VALLEY
+            if is_shallow and _are_alike(modes[i], modes[j]):
                 group = [group[j] if number == group[i] else number for number in group]
     return [
         sorted((i for i in range(count) if group[i] == number), key=lambda i: -heights[i])
         for number in dict.fromkeys(group)
     ]
+
+
+def _are_alike(first: Mode, second: Mode) -> bool:
+    """Return whether two hills are about as wide as each other, in all directions."""
+    root = np.linalg.inv(np.linalg.cholesky(first.curvature))
+    ratios = np.linalg.eigvalsh(root @ second.curvature @ root.T)
+    return bool(ratios.min() > MAX_WIDTH_RATIO**-2 and ratios.max() < MAX_WIDTH_RATIO**2)
 
 
 def _hill(modes: list[Mode]) -> Mode:

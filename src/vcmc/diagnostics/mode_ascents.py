@@ -1,0 +1,121 @@
+"""Short ascents that tell which points are on the slope of a hill other than a known one.
+
+The log density falls along rays to points on the slope of another hill, too: in many dimensions a
+draw is off that hill's top in most directions, and nearly all of its score points back. A Newton
+step with the known hill's width removes these deviations. Where a density has one hill of about
+this width, one step leads to its top, whatever the point; points that are elsewhere after a few
+steps are starts of searches.
+
+Points are draws, those farthest from each other and some at random, and points far out in random
+directions, at distances that follow a geometric progression.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ..linalg.shrinkage import TINY
+from ..linalg.whitening import Whitening
+from ..target import Target
+from .mode_starts import distant_draws, farthest
+
+NUM_DISTANT = 10  # draws far from each other
+FEW, MANY = (14, 24), (200, 400)  # other draws, and points far out; many where rows are few
+MAX_MANY_BYTES = 2**19  # of these rows
+OUTSIDE_SDS = (4.0, 20.0)  # distance of the nearest and of the farthest point far out
+STEP_SHARES = (0.3, 0.1, 0.02, 0.003)  # of a Newton step that does not lead upwards
+MAX_LENGTH = 4.0  # of a step, in Newton steps
+MAX_STEPS = 3
+ARRIVED_SD = 2.0  # two hills of equal width are apart if their tops are 4 sds apart
+MIN_RISE = 1.0  # nats above the top: a point that high is on another hill, however near
+MAX_ASTRAY = 40  # points that are returned
+
+
+Points = Float[np.ndarray, "point dim"]
+State = tuple[Points, Float[np.ndarray, " point"], Points]  # points, log densities, scores
+
+
+def astray(whitening: Whitening, target: Target, draws: Points, seed: int) -> Points:
+    """Return where ascents end that do not lead to a hill: the highest, and others far from it.
+
+    Args:
+        whitening: the top of the hill, or a point near it, and its width.
+        target: the full-data target.
+        draws: draws of the posterior or of shards.
+        seed: the seed of the choice of points.
+    """
+    generator = np.random.default_rng((seed, 3))
+    draws = draws[np.isfinite(draws).all(axis=1)]
+    is_small = target.shard_cache.partition.is_small(MAX_MANY_BYTES)
+    num_draws, num_outside = MANY if is_small else FEW
+    chosen = generator.permutation(len(draws))[:num_draws]
+    distant = distant_draws(draws, whitening, NUM_DISTANT)
+    outside = _outside(whitening, num_outside, generator)
+    points = ascend(np.concatenate([distant, draws[chosen], outside]), whitening, target)
+    if len(points) <= MAX_ASTRAY:
+        return points
+    white = np.asarray(whitening.whiten(points))
+    distances = np.linalg.norm(white - white[0], axis=1)
+    return points[[0, *farthest(white, distances, MAX_ASTRAY - 1)]]
+
+
+def ascend(points: Points, whitening: Whitening, target: Target) -> Points:
+    """Return where ascents are after some steps, without those at the top; the highest first."""
+    top = _evaluated(target, whitening.centre[None])[0][0]
+    state = points, *_evaluated(target, points)
+    is_left = np.isfinite(state[1])
+    for _ in range(MAX_STEPS):
+        state = state[0][is_left], state[1][is_left], state[2][is_left]
+        if not len(state[0]):
+            return state[0]
+        points, values, _ = state = _step(state, whitening, target)
+        white = np.asarray(whitening.whiten(points))
+        is_left = (np.linalg.norm(white, axis=1) > ARRIVED_SD) | (values > top + MIN_RISE)
+    points, values = state[0][is_left], state[1][is_left]
+    return points[np.argsort(-values)]
+
+
+def _step(state: State, whitening: Whitening, target: Target) -> State:
+    """Take a Newton step with the curvature at the centre, as long as a secant says is best.
+
+    Where neither leads upwards, take a part of the step, or none.
+    """
+    points, values, scores = state
+    steps = np.asarray(whitening.unwhiten_directions(whitening.whiten_scores(scores)))
+    full = points + steps, *_evaluated(target, points + steps)
+    slope, end = np.sum(scores * steps, axis=1), np.sum(full[2] * steps, axis=1)
+    falls = np.maximum(slope - end, slope / MAX_LENGTH)
+    lengths = np.clip(slope / np.maximum(falls, TINY), 0.0, MAX_LENGTH)
+    secant = points + lengths[:, None] * steps
+    best = _higher(_higher(state, full), (secant, *_evaluated(target, secant)))
+    stuck = np.flatnonzero(~(best[1] > values))
+    if len(stuck):
+        current = points[stuck], values[stuck], scores[stuck]
+        parts = np.concatenate([points[stuck] + share * steps[stuck] for share in STEP_SHARES])
+        tried = parts, *_evaluated(target, parts)
+        for number in range(len(STEP_SHARES)):
+            part = slice(number * len(stuck), (number + 1) * len(stuck))
+            current = _higher(current, (tried[0][part], tried[1][part], tried[2][part]))
+        for values_of_all, new in zip(best, current, strict=True):
+            values_of_all[stuck] = new
+    return best
+
+
+def _higher(first: State, second: State) -> State:
+    """Return, point by point, the one with the higher log density."""
+    better = second[1] > first[1]
+    points, scores = (np.where(better[:, None], second[k], first[k]) for k in (0, 2))
+    return points, np.where(better, second[1], first[1]), scores
+
+
+def _evaluated(target: Target, points: Points) -> tuple[Float[np.ndarray, " point"], Points]:
+    """Return log densities and scores; minus infinity and zero where one is not finite."""
+    values, scores = (np.array(part) for part in target(jnp.asarray(points)))
+    is_finite = np.isfinite(values) & np.isfinite(scores).all(axis=1)
+    return np.where(is_finite, values, -np.inf), np.where(is_finite[:, None], scores, 0.0)
+
+
+def _outside(whitening: Whitening, count: int, generator: np.random.Generator) -> Points:
+    white = generator.normal(size=(count, len(whitening.centre)))
+    white /= np.linalg.norm(white, axis=1, keepdims=True)
+    return np.asarray(whitening.unwhiten(np.geomspace(*OUTSIDE_SDS, count)[:, None] * white))
