@@ -5,7 +5,7 @@ draws that it had by then count. Chains that have long been right are stopped (`
 are stored in `benchmarks/arena/answers/`, so that a second run makes only those that are missing.
 In the end `benchmarks/RESULTS.md` is written.
 
-Run `make bench` on an idle machine: well over an hour on two cores. To run one method on one
+Run `make bench` on an idle machine: two hours or more on two cores. To run one method on one
 problem, in a minute or less:
 
     .venv/bin/python benchmarks/arena/arena.py --problems small --methods "vcmc;NumPyro NUTS"
