@@ -6,7 +6,7 @@ are stored in `benchmarks/arena/answers/`, so that a second run makes only those
 In the end `benchmarks/results.json`, and from it `benchmarks/RESULTS.md` and the figures of the
 README (`results.py`), are written.
 
-Run `make bench` on an idle machine: well over an hour on two cores. To run one method on one
+Run `make bench` on an idle machine: two hours or more on two cores. To run one method on one
 problem, in a minute or less (the page is then left alone; --page-only writes it):
 
     .venv/bin/python benchmarks/arena/arena.py --problems small --methods "vcmc;NumPyro NUTS"
