@@ -44,6 +44,10 @@ def test_draws_that_are_wrong_in_one_mode_are_poor(tree, two_normals, change):
 
 
 def test_summary_and_report_take_several_modes(tree, tmp_path):
-    assert "theta[1]" in str(vcmc.summary(tree))
+    summary = vcmc.summary(tree)
+    assert "theta[1]" in str(summary)
+    for mode in (0, 1):
+        assert f"mode {mode}: weight" in str(summary)
+        assert f"mode {mode}: weight" in summary._repr_html_()
     text = vcmc.report(tree, tmp_path / "report.html").read_text()
     assert f"{tree['mode_weights']['weight'].to_numpy()[0]:.3f} ± " in text

@@ -271,7 +271,7 @@ def _existing_split(folder: Path, settings: dict[str, Any], rows: Any) -> FilePa
             f"{folder} holds another split: {', '.join(differing)} differ "
             f"(now {[settings[name] for name in differing]}, "
             f"then {[before.get(name) for name in differing]}). "
-            "Delete the folder, or use another."
+            "Give the same rows, columns and model as then, or use another folder."
         )
     if changed := changed_rows(before.get("rows", {}), rows):
         names = [name for name in changed[:MAX_NAMED] if name]  # a single file has no name

@@ -16,6 +16,7 @@ from ..results.quantities import (
     parameter_array,
     selected_elements,
 )
+from .assessment import text_list
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -46,11 +47,13 @@ class Summary:
             are unknown, the estimated errors `mean_error` in posterior sds and `sd_error` as a
             fraction, with their standard errors `mean_error_se` and `sd_error_se`.
         verdict: the verdict on the result, empty if there is none.
+        modes: a line for each mode of the posterior, if it has several: means lie between them.
     """
 
     labels: Sequence[str]
     columns: Mapping[str, Column]
     verdict: str = ""
+    modes: Sequence[str] = ()
 
     def to_frame(self) -> "DataFrame":
         """Return the estimates as a pandas data frame, with the labels as its index."""
@@ -70,12 +73,13 @@ class Summary:
 
     def __str__(self) -> str:
         verdict = [f"The result is {self.verdict}."] if self.verdict else []
-        return "\n".join([self.table(), *verdict])
+        return "\n".join([self.table(), *self.modes, *verdict])
 
     def _repr_html_(self) -> str:
         heads, rows = self._cells(True)
-        notes = [*self._rest(), f"The result is {self.verdict}." if self.verdict else ""]
-        return html_table(heads, rows, " ".join(filter(None, notes)))
+        notes = [*self._rest(), *(f"{mode}." for mode in self.modes)]
+        notes += [f"The result is {self.verdict}."] if self.verdict else []
+        return html_table(heads, rows, " ".join(notes))
 
     def _rest(self) -> list[str]:
         rest = len(self.labels) - MAX_TABLE_ROWS
@@ -160,6 +164,7 @@ def summary(tree: "DataTree", var_names: Iterable[str] | None = None) -> Summary
             for column in COLUMNS
         },
         str(tree.attrs.get("verdict", "")),
+        text_list(tree, "mode_lines"),
     )
 
 
