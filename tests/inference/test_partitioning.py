@@ -118,9 +118,10 @@ def test_the_labels_of_a_split_are_read_without_its_shards(
 
 
 def test_a_number_of_shards_is_chosen_by_the_groups_of_a_file(houses, grouped_model, tmp_path):
-    path = write_parquet(houses, tmp_path / "houses.parquet")
+    many = {name: np.tile(column, 12) for name, column in houses.items()}
+    path = write_parquet(many, tmp_path / "houses.parquet")
     tree = vcmc.infer(grouped_model, path, store=tmp_path / "run", progress=False)
-    assert "60 rows are few enough" in tree.attrs["num_shards_reason"]
+    assert "more than 1 would have fewer than 40 groups each" in tree.attrs["num_shards_reason"]
 
 
 def test_bad_labels_in_files_are_refused(houses, grouped_model, tmp_path):

@@ -8,7 +8,9 @@ import vcmc
 from vcmc.data.size import RowsSize
 from vcmc.executors import Local
 from vcmc.inference.shard_count import (
+    MIN_GROUPS_PER_COORDINATE,
     MIN_ROWS_PER_COORDINATE,
+    Groups,
     TooManyShards,
     check_normality,
     check_silent,
@@ -43,6 +45,16 @@ def test_shards_keep_enough_rows_for_the_coordinates(num_rows, expected):
     assert number == expected
     assert num_rows / number >= MIN_ROWS_PER_COORDINATE * 300
     assert ("300 coordinates" in reason) == (expected < 8)
+
+
+@pytest.mark.parametrize(
+    ("num_groups", "dim", "expected"), [(4000, 1, 8), (240, 1, 6), (240, 2, 2), (60, 2, 1)]
+)
+def test_shards_keep_enough_groups_for_their_spread(num_groups, dim, expected):
+    groups = Groups(num_groups, dim)
+    number, reason = count_by_size(RowsSize(100_000, 80), dim=6, num_slots=2, groups=groups)
+    assert number == expected
+    assert (f"fewer than {MIN_GROUPS_PER_COORDINATE * dim} groups each" in reason) == (expected < 8)
 
 
 def test_files_make_shards_that_fit_into_memory():

@@ -17,7 +17,7 @@ from ..model import Model
 from ..progress import ProgressMode
 from .model_rows import model_rows
 from .request import Request
-from .shard_count import choose_partition
+from .shard_count import Groups, choose_partition
 
 
 def as_partition(
@@ -125,17 +125,14 @@ def is_on_disk(rows: Any) -> bool:
     return isinstance(rows, FileRows) or is_large(rows)
 
 
-def _size(model: Model, rows: Any) -> RowsSize:
-    """Return the size of rows; a group is a row."""
-    size = rows_size(rows)
-    if model.local is None:
-        return size
+def _groups(local: LocalModel, rows: Any) -> Groups:
+    """Return the number of groups that rows have."""
     if is_on_disk(rows):
         source = rows if isinstance(rows, FileRows) else FileRows(rows)
-        labels = index_groups(source.path, model.local.groups, source.columns).labels
+        labels = index_groups(source.path, local.groups, source.columns).labels
     else:
-        labels = encode_groups(rows, model.local.groups, model.local.table)[1]
-    return RowsSize(len(labels), -(-size.num_bytes // len(labels)))
+        labels = encode_groups(rows, local.groups, local.table)[1]
+    return Groups(len(labels), local.space.dim)
 
 
 def choose_shards(
@@ -166,11 +163,11 @@ def choose_shards(
         reason = "as the run directory was begun."
         return split_rows(stored["num_shards"]), replace(request, num_shards_reason=reason)
     try:
-        size = _size(model, rows)
+        size, groups = rows_size(rows), _groups(model.local, rows) if model.local else None
     except Exception:  # splitting the rows says what is wrong with them
-        size = RowsSize(1, 0)
+        size, groups = RowsSize(1, 0), None
     partition, reason = choose_partition(
-        model.space.dim, size, request.executor, split_rows, is_on_disk(rows)
+        model.space.dim, size, request.executor, split_rows, is_on_disk(rows), groups
     )
     # to write the files of all shards once more would take too long
     may_reduce = not is_on_disk(rows) and partition.num_shards > 1

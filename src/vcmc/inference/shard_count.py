@@ -4,8 +4,9 @@ Sampling a shard takes a short warm-up and about $5000/K^2$ draws, at least 100,
 different shards are paired at random. So the gradients of all shards together fall with $K$ up to
 about eight and stay the same above it, while each shard has fixed costs and less information.
 Hence the least multiple of the executor's slots that is at least eight: all slots are busy to the
-end. Fewer shards if they would have too few rows for the number of coordinates; more if rows are
-read from files, and shards would not fit into memory.
+end. Fewer shards if they would have too few rows for the number of coordinates, or too few groups
+to tell the spread of local parameters; more if rows are read from files, and shards would not fit
+into memory.
 
 When the mode is known, shards that hold too little information are replaced by fewer: if some do
 not depend on a coordinate, or if the first is far from normal. The non-normality of a shard falls
@@ -29,6 +30,8 @@ MAX_UNSPLIT_BYTES = 2**16
 MIN_SHARDS = 8  # fewer need more draws each; on 200 000 x 20, K = 8 took the least CPU time
 # of a shard; with 20, regressions with Student's t noise are sampled well
 MIN_ROWS_PER_COORDINATE = 20
+# of a shard, for each local coordinate of a group: 40 of an item-response model tell the spread
+MIN_GROUPS_PER_COORDINATE = 40
 MIN_INFORMATIVE_ROWS = 5  # of a shard, on average, so that fewer than 1 % of the shards have none
 # Of the first shard (`samplers/whitening.py`). A mixture with 2000 rows a shard (7) is hard, but 96
 # draws of NUTS had sds within a third; with 500 rows (47) they were useless. Log rates of 1 event
@@ -45,6 +48,13 @@ class ShardCount(NamedTuple):
     reason: str
 
 
+class Groups(NamedTuple):
+    """The number of groups, and that of local coordinates of each."""
+
+    num_groups: int
+    dim: int
+
+
 class TooManyShards(Exception):
     """The shards hold too little information; `fewer` is the number to try instead."""
 
@@ -54,7 +64,11 @@ class TooManyShards(Exception):
 
 
 def count_by_size(
-    size: RowsSize, dim: int, num_slots: int, max_shard_bytes: int | None = None
+    size: RowsSize,
+    dim: int,
+    num_slots: int,
+    max_shard_bytes: int | None = None,
+    groups: Groups | None = None,
 ) -> ShardCount:
     """Return the number of shards for rows of a size and a model of `dim` coordinates.
 
@@ -66,13 +80,19 @@ def count_by_size(
     number = num_slots * -(-MIN_SHARDS // num_slots)
     slots = "one slot" if num_slots == 1 else f"{num_slots} slots"
     reason = f"{number} shards keep {slots} busy, and each needs few draws."
-    most = max(1, size.num_rows // (MIN_ROWS_PER_COORDINATE * dim))
-    if most < number:
-        number = _whole_rounds(most, num_slots)
-        reason = (
-            f"more than {number} would have fewer than {MIN_ROWS_PER_COORDINATE} rows each for "
-            f"every one of {dim} coordinates."
+    limits = [
+        (
+            size.num_rows // (MIN_ROWS_PER_COORDINATE * dim),
+            f"{MIN_ROWS_PER_COORDINATE} rows each for every one of {dim} coordinates",
         )
+    ]
+    if groups:
+        least = MIN_GROUPS_PER_COORDINATE * groups.dim
+        limits.append((groups.num_groups // least, f"{least} groups each"))
+    most, needed = min(limits)
+    if max(1, most) < number:
+        number = _whole_rounds(max(1, most), num_slots)
+        reason = f"more than {number} would have fewer than {needed}."
     if max_shard_bytes is not None and size.num_bytes > number * max_shard_bytes:
         number = num_slots * -(-size.num_bytes // (num_slots * max_shard_bytes))
         reason = f"each shard has at most {max_shard_bytes / 2**20:.0f} MB of rows."
@@ -85,12 +105,12 @@ def choose_partition(
     executor: AbstractExecutor,
     split: Callable[[int], AbstractPartition],
     is_on_disk: bool,
+    groups: Groups | None = None,
 ) -> tuple[AbstractPartition, str]:
     """Split rows into a number of shards that suits their size; return the reason for it, too."""
     num_slots = slots_of(executor)
-    chosen = count_by_size(
-        size, dim, num_slots, _max_shard_bytes(num_slots) if is_on_disk else None
-    )
+    limit = _max_shard_bytes(num_slots) if is_on_disk else None
+    chosen = count_by_size(size, dim, num_slots, limit, groups)
     return split(chosen.number), chosen.reason
 
 
