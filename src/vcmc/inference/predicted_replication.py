@@ -104,7 +104,8 @@ def replicate_by_prediction(
     work: ReplicationWork,
 ) -> Replicates:
     """Return summaries of the data and of replicates at some draws of every chain."""
-    stream = RowStream(model_rows(rows, model, keep=options.columns, refuses_text=False))
+    rows = model_rows(rows, model, keep=options.columns, refuses_text=False, is_fit=False)
+    stream = RowStream(rows)
     plan = partial(planned_prediction, tree, model, stream, options.name, reduction=as_drawn)
     whole = plan(chosen=draws, key=work.key)
     observed = _observed_rows(rows, whole, options)

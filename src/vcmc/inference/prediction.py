@@ -85,7 +85,7 @@ def predict(
     check_result(tree)
     check_simulates(model)
     check_seed(seed)
-    stream = RowStream(model_rows(rows, model, refuses_text=False))
+    stream = RowStream(model_rows(rows, model, refuses_text=False, is_fit=False))
     path = None if out is None else _check_out(out, stream, draws)
     points = posterior_points(tree, model)
     if num_draws is not None:
