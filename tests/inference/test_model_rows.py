@@ -246,9 +246,10 @@ def test_a_model_with_other_numbers_of_levels_is_refused():
     """Its levels were learnt from other rows: north would be number 1, and not number 0."""
     labels = {"dims": {"mean": np.array(["region"])}, "coords": {"region": np.array(REGIONS)}}
     tree = make_tree({"posterior": {"mean": np.zeros((1, 200, 3))}, **labels}, {"num_shards": 1})
-    others = vcmc.from_numpyro(by_region, FRAME.replace("south", "east")[["region", "y"]])
+    frame = FRAME.replace("south", "east")[["region", "y"]]
+    others = vcmc.from_numpyro(by_region, frame)
     with pytest.raises(ValueError, match=r"'east', 'north', 'west'\] along 'region', but the tree"):
-        vcmc.predict(tree, others, FRAME, progress=False)
+        vcmc.predict(tree, others, frame, progress=False)
 
 
 def test_frames_with_columns_in_another_order_are_refused():

@@ -32,7 +32,7 @@ from .model_rows import model_rows
 from .pointwise import Pointwise
 from .prediction_blocks import Block, BlockWork, as_drawn, map_blocks, summarized
 from .prediction_groups import LocalDraws, identity, local_draws
-from .prediction_trial import Trial, first_rows, try_model
+from .prediction_trial import Trial, first_rows, index_check, try_model
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
@@ -162,7 +162,9 @@ class Prediction:
         groups = self.model.local.groups if self.model.local else None
         raw = blocks_of(checked_batches(self.stream, self.trial.columns, groups), self.block_rows)
         size = None
+        check = index_check(self.model)
         for number, rows in enumerate(raw):
+            check({name: array for name, array in rows.items() if name != groups})
             if size is None:  # the only block, if it is not full, is padded less
                 count = num_entries(rows)
                 size = min(self.block_rows, 1 << (count - 1).bit_length())

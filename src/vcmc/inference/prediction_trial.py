@@ -3,7 +3,7 @@
 Nothing is computed for models that JAX runs; the shapes of their values suffice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from ..data.rows import NUMBER_KINDS, as_rows, native
 from ..errors import describe
 from ..model import Model
 from ..models.host_simulator import AbstractHostSimulator
+from .index_check import IndexCheck
 from .prediction_blocks import simulate_at
 
 TRIAL_ROWS = 3
@@ -203,6 +204,21 @@ def _entry_type(array: Any) -> str:
     """Return the type of a column in words, with the shape of an entry that is no number."""
     shape = np.shape(array)[1:]
     return f"{array.dtype}" + (f" of shape {shape}" if shape else "")
+
+
+def index_check(model: Model) -> Callable[[Mapping[str, Any]], None]:
+    """Return a check that rows have no numbers beyond the model's entries, batch after batch."""
+    if isinstance(model.simulate_rows, AbstractHostSimulator):
+        return lambda _: None  # such a simulator raises an error
+
+    def simulate(rows: dict[str, Any]) -> Any:
+        count = num_entries(rows)
+        if model.local is not None:
+            rows = {**rows, model.local.groups: jnp.arange(count)}
+        params = model.space.constrain(jnp.zeros(model.space.dim))
+        return simulate_at(model, jax.random.key(0), params, _trial_locals(model, count), rows)
+
+    return IndexCheck(simulate)
 
 
 def _trial_locals(model: Model, count: int) -> dict[str, Any]:
