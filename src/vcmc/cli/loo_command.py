@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "loo",
+    short_help="Estimate how well a model predicts rows, by cross-validation.",
     epilog=options.examples(
         "loo runs/a model.py:model rows.parquet",
         "loo runs/a model.py:model rows.parquet --num-draws 1000 --executor processes",

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -48,6 +48,9 @@ from .partitioning import as_partition
 from .request import Request, supports_prior
 from .run_record import RunRecord
 from .shard_count import MAX_SHARD_NON_NORMALITY, check_normality, check_silent
+
+if TYPE_CHECKING:
+    from xarray import DataTree
 
 MIN_ACCEPTANCE_RATE = 0.25  # of independence sampling: an effective draw takes seven values
 # Of a shard: above, independent proposals seldom reach its tails. Scores correct the moments of
@@ -208,6 +211,18 @@ def result_target(
         weights=weights,
     )
     return checked_target(model, partition, executor, jax.random.key(seed))
+
+
+def check_num_rows(tree: "DataTree", target: Target) -> None:
+    """Refuse rows that are not as many as those that the model was fitted to, where known."""
+    sizes = getattr(target.shard_cache.partition, "sizes", None)
+    if sizes is None or "shard_sizes" not in tree.attrs:
+        return
+    expected, count = int(np.sum(tree.attrs["shard_sizes"])), int(sum(map(np.sum, sizes)))
+    if count != expected:
+        raise ValueError(
+            f"rows must be those that the model was fitted to, {expected} rows; got {count}."
+        )
 
 
 def _compile_early(target: Target, request: Request, own_sampler: Any, start: Point) -> None:
