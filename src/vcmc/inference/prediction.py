@@ -118,7 +118,7 @@ def planned_prediction(
     """Return the prediction of rows at chosen draws of every chain, after a trial."""
     points = posterior_points(tree, model)[:, chosen]
     local = local_draws(tree, model, chosen)
-    trial = try_model(model, stream, name, _group_columns(local, stream))
+    trial = try_model(model, stream, name, group_columns(local, stream))
     limit_programs(model)
     data = np.asarray(jax.random.key_data(key))
     work = BlockWork(points.reshape(-1, points.shape[2]), data, trial.name, reduction)
@@ -243,7 +243,7 @@ def _joined(parts: list[Pointwise]) -> Pointwise:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _group_columns(local: LocalDraws | None, stream: RowStream) -> dict[str, np.ndarray]:
+def group_columns(local: LocalDraws | None, stream: RowStream) -> dict[str, np.ndarray]:
     """Return the covariates of the first rows' groups, if the model has a table of groups."""
     if local is None or (labels := first_rows(stream).get(local.local.groups)) is None:
         return {}
