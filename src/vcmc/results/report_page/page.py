@@ -188,7 +188,9 @@ def _facts(tree: "DataTree") -> str:
         num_elements = sum(
             values[0, 0].size for name, values in posterior.data_vars.items() if name not in local
         )
-        facts["global parameters" if "groups" in attributes else "parameters"] = _spaced(num_elements)
+        facts["global parameters" if "groups" in attributes else "parameters"] = _spaced(
+            num_elements
+        )
         if (num_groups := _num_groups(tree)) is not None:
             facts["groups"] = _spaced(num_groups)
     seconds = [
