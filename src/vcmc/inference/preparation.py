@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -43,11 +43,15 @@ from .assessment import weights_attribute
 from .chains import Plan
 from .clock import Clock
 from .draw_counts import initial_shard_draws
+from .index_check import IndexCheck
 from .model_rows import model_rows
 from .partitioning import as_partition
 from .request import Request, supports_prior
 from .run_record import RunRecord
 from .shard_count import MAX_SHARD_NON_NORMALITY, check_normality, check_silent
+
+if TYPE_CHECKING:
+    from xarray import DataTree
 
 # Of independence sampling with local parameters, whose gradients are costly: an effective draw
 # takes seven values; and without them, where it takes three.
@@ -180,6 +184,10 @@ def check_target(target: Target, key: Array) -> None:
     shards = [target.shard_cache.shards[shard] for shard in range(min(2, target.num_shards))]
     if target.model.local is None:
         check_additivity(target.model, shards, point)
+        params = target.model.space.constrain(point)
+        check_index = IndexCheck(lambda rows: target.model.log_likelihood(params, rows))
+        for shard in shards:
+            check_index({name: np.asarray(array) for name, array in shard.rows.items()})
         check_labels(target.model, shards[0], point)
     else:
         check_locals(target.model, shards[0], point)
@@ -206,6 +214,18 @@ def result_target(
         weights=weights,
     )
     return checked_target(model, partition, executor, jax.random.key(seed))
+
+
+def check_num_rows(tree: "DataTree", target: Target) -> None:
+    """Refuse rows that are not as many as those that the model was fitted to, where known."""
+    sizes = getattr(target.shard_cache.partition, "sizes", None)
+    if sizes is None or "shard_sizes" not in tree.attrs:
+        return
+    expected, count = int(np.sum(tree.attrs["shard_sizes"])), int(sum(map(np.sum, sizes)))
+    if count != expected:
+        raise ValueError(
+            f"rows must be those that the model was fitted to, {expected} rows; got {count}."
+        )
 
 
 def _compile_early(target: Target, request: Request, own_sampler: Any, start: Point) -> None:
