@@ -69,7 +69,16 @@ def small_and_far(num_shards):
     return num_shards, [0.85, 0.15], means, [np.eye(8), 0.5 * np.eye(8)]
 
 
+def narrow_and_far(num_shards):
+    """A hill a fifth as wide, in five coordinates and a direction that nothing points to."""
+    means = [np.zeros(5), 4.5 * direction(5, 1)]
+    return num_shards, [0.5, 0.5], means, [np.eye(5), 0.04 * np.eye(5)]
+
+
 MIXTURES = {
+    "narrow and far, 1 shard": narrow_and_far(1),
+    "narrow and far, 4 shards": narrow_and_far(4),
+    "narrow and far, 10 shards": narrow_and_far(10),
     "three in a line, 4 shards": line(4),
     "three in a line, 10 shards": line(10),
     "small and far, 1 shard": small_and_far(1),

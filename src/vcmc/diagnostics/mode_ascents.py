@@ -6,8 +6,9 @@ step with the known hill's width removes these deviations. Where a density has o
 this width, one step leads to its top, whatever the point; points that are elsewhere after a few
 steps are starts of searches.
 
-Points are draws, those farthest from each other and some at random, and points far out in random
-directions, at distances that follow a geometric progression.
+Points are draws, those farthest from each other and some at random, points far out in random
+directions, at distances that follow a geometric progression, and those whose score is not that of
+the known hill, among many (`mode_scan.py`).
 """
 
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from jaxtyping import Float
 from ..linalg.shrinkage import TINY
 from ..linalg.whitening import Whitening
 from ..target import Target
+from .mode_scan import steep_points
 from .mode_starts import distant_draws, farthest
 
 NUM_DISTANT = 10  # draws far from each other
@@ -51,7 +53,8 @@ def astray(whitening: Whitening, target: Target, draws: Points, seed: int) -> Po
     chosen = generator.permutation(len(draws))[:num_draws]
     distant = distant_draws(draws, whitening, NUM_DISTANT)
     outside = _outside(whitening, num_outside, generator)
-    points = ascend(np.concatenate([distant, draws[chosen], outside]), whitening, target)
+    steep = steep_points(whitening, target, draws, seed)
+    points = ascend(np.concatenate([distant, draws[chosen], outside, steep]), whitening, target)
     if len(points) <= MAX_ASTRAY:
         return points
     white = np.asarray(whitening.whiten(points))
