@@ -38,7 +38,7 @@ from .assessment import (
 )
 from .clock import Clock
 from .combination import as_chains
-from .ensemble import MAX_RHAT, MIN_ESS, NUM_CHAINS, Goal, Run, run_chains
+from .ensemble import MAX_ITERATIONS, MAX_RHAT, MIN_ESS, NUM_CHAINS, Goal, Run, run_chains
 from .local_stage import LocalsRequest, stored_mode, with_locals
 from .mode_refinement import jumping_chains, visited_modes, visits
 from .posterior import Posterior, assess_posterior
@@ -256,7 +256,12 @@ def _of_run(run: Run, goal: Goal) -> RefinedDraws:
     numbers = f"R-hat {run.rhat:.3f}, {run.ess:.0f} effective draws"
     if run.has_converged:
         exact = f"The draws are those of {goal.num_chains} chains on all rows ({numbers})."
-        return RefinedDraws(run.draws, settings, [], exact)
+        is_slow = goal.max_iterations is None and run.num_iterations > MAX_ITERATIONS
+        slow = (
+            f"the chains took {run.num_iterations} iterations to converge: where they mix so "
+            "slowly, they may miss a small part of the posterior."
+        )
+        return RefinedDraws(run.draws, settings, [slow] if is_slow else [], exact)
     note = (
         f"refinement did not converge: R-hat is {run.rhat:.3f} (goal: below {MAX_RHAT}) with "
         f"{run.ess:.0f} effective draws (goal: {goal.min_ess:.0f}) after {run.num_iterations} "
