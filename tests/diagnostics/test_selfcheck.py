@@ -232,3 +232,23 @@ def test_averages_of_two_modes_are_where_the_target_does_not_fall_off(width):
     )
     draws = np.random.default_rng(0).normal(size=(1000, 2)) * [width, 1.0]
     assert not self_check(draws, target, identity, seed=0).falls_off
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exact_draws_with_heavy_tails_are_not_called_too_wide(seed):
+    """Student t, 4.5 degrees of freedom: the centre is curved three times as much as on average."""
+    freedom, dim = 4.5, 3
+    target = make_target(
+        lambda params, rows: (
+            -(rows["one"] / 4)
+            * (freedom + dim)
+            / 2
+            * jnp.log1p(jnp.sum(params["theta"] ** 2) / freedom)
+        ),
+        dim,
+    )
+    generator = np.random.default_rng(seed)
+    scale = np.sqrt(generator.chisquare(freedom, size=(5000, 1)) / freedom)
+    check = self_check(generator.normal(size=(5000, dim)) / scale, target, identity, seed=seed)
+    if check.errors is not None:
+        assert (np.abs(check.errors.sd) < 2 * check.errors.sd_se + 0.1).all()

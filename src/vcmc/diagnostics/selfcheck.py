@@ -54,6 +54,7 @@ MAX_GAUSSIAN_SHARE = 0.05  # below, mean and covariance describe the posterior
 SHAPE_ERROR = 0.5
 PATH_ERROR = 0.5
 HIDDEN_SHARE = 0.25  # of the nonlinear share, which matters even if draws have the right skewness
+MIN_CURVATURE_SHARE = 0.8  # of the curvature at the draws' mean, which scores have on average
 NUM_CURVATURE_ERRORS = 3.0  # standard errors by which a curvature must be below the least
 MAX_MOVED_VALUES = 2**23  # draws times coordinates that are moved; of more draws, some are assessed
 
@@ -415,6 +416,7 @@ def _dense_corrections(
 ) -> CorrectionEstimate:
     """Estimate corrections with a dense scale."""
     curvature = matrix_from_products(hessian_products, white.shape[1])
+    curvature = _curvature_share(white, scores, curvature) * curvature
     estimates: list[SteinEstimate] = []
     for sample in _jackknife_samples(len(white)):
         shrinkage = estimates[0].shrinkage if estimates else None
@@ -427,6 +429,18 @@ def _dense_corrections(
     least = roots[0][1]
     bound = max(least, _curvature_bound(white, scores, estimates[0].precision))
     return CorrectionEstimate(corrections, estimates[0].nonlinear_scores, least, bound)
+
+
+def _curvature_share(white: Draws, scores: Draws, curvature: np.ndarray) -> float:
+    """Return the share of the curvature at the draws' mean that scores have, by least squares.
+
+    It is taken for one where it is near, as for a Gaussian. Heavy tails are less curved than the
+    centre, and an estimate that is shrunk towards the curvature there calls exact draws too wide.
+    """
+    linear = white @ curvature
+    centred = scores - scores.mean(axis=0)
+    share = -np.sum(centred * linear) / max(float(np.sum(linear**2)), TINY)
+    return max(float(share), 0.0) if share < MIN_CURVATURE_SHARE else 1.0
 
 
 def _curvature_bound(white: Draws, scores: Draws, precision: np.ndarray) -> float:
