@@ -132,6 +132,28 @@ def test_heavy_tailed_modes_far_apart_are_sampled():
     assert is_right(values(tree), exact)
 
 
+@pytest.mark.parametrize("num_shards", [1, 4, 10])
+def test_the_frequency_of_a_wave_is_right_or_not_called_good(num_shards):
+    """Modes with 10⁻⁴ of the mass, up to 120 sds away, hold more than half of the variance."""
+    generator = np.random.default_rng(5)
+    time = np.sort(generator.uniform(0, 10, 120))
+    y = 0.6 * np.sin(2 * time) + generator.normal(size=120)
+    model = vcmc.Model(
+        {"theta": vcmc.Interval(0.2, 8.0)},
+        lambda params: 0.0 * params["theta"],
+        lambda params, rows: (
+            -0.5 * (rows["y"] - 0.6 * jnp.sin(params["theta"] * rows["time"])) ** 2
+        ),
+    )
+
+    def log_density(grid):
+        pairs = zip(y, time, strict=True)
+        return -0.5 * sum((value - 0.6 * np.sin(grid * at)) ** 2 for value, at in pairs)
+
+    tree = inferred(model, {"y": y, "time": time}, num_shards)
+    assert is_right(values(tree), on_grid(log_density, 0.2, 8.0)) or tree.attrs["verdict"] != "good"
+
+
 # Densities that pile up at the edge of their space.
 
 

@@ -56,8 +56,9 @@ def test_summary_and_report_take_several_modes(tree, tmp_path):
     assert f"{tree['mode_weights']['weight'].to_numpy()[0]:.3f} ± " in text
 
 
-def test_a_small_mode_far_away_without_a_draw_is_not_called_good(normal_mixture):
-    """It holds 10⁻⁴ of the mass, 200 sds away: sds are larger by a factor of two."""
+@pytest.mark.parametrize("by_visits", [False, True])
+def test_a_small_mode_far_away_without_a_draw_is_not_called_good(by_visits, normal_mixture):
+    """It holds 10⁻⁴ of the mass, 200 sds away. The share of visits of chains is zero."""
     means = [[0.0], [6.0], [200.0]]
     mixture = normal_mixture([0.49, 0.5099, 1e-4], means, [np.eye(1)] * 3)
     draws = mixture.draws(2000)
@@ -66,7 +67,8 @@ def test_a_small_mode_far_away_without_a_draw_is_not_called_good(normal_mixture)
     sources = tuple(DrawSource(float(count)) for count in (*np.bincount(labels), 1))
     regions = ModeRegions(mixture.means, np.ones((3, 1, 1)), np.log(mixture.weights))
     zeros, no_text = np.zeros(3), ("",) * 3
-    modes = ModeDraws(labels, regions, mixture.weights, zeros, zeros, sources, no_text)
+    weights = np.append(np.bincount(labels) / len(labels), 0) if by_visits else mixture.weights
+    modes = ModeDraws(labels, regions, weights, zeros, zeros, sources, no_text)
     assessment = assess_modes(draws[None], modes, mixture.target(2), [], seed=0)
     assert assessment.diagnosis.verdict == "doubtful"
     sd = mixture.moments[1][0] / draws.std()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import softmax
 
 from ..data.params import to_params
 from ..diagnostics.mode_regions import ModeDraws, RegionTarget
@@ -75,9 +76,12 @@ def assess_modes(
 def _sd_ratio(draws: Float[np.ndarray, "draw dim"], modes: ModeDraws) -> float:
     """Return the largest ratio of an sd to that of the draws, which are of modes in whole numbers.
 
-    A mode with the share 10⁻⁴ of the mass has no draw among some thousand.
+    A mode with the share 10⁻⁴ of the mass has no draw among some thousand. Where weights are shares
+    of visits of chains, that of a mode without a visit is the one by its Gaussian.
     """
     shares = np.bincount(modes.labels, minlength=len(modes.weights)) / len(modes.labels)
+    by_gaussians = softmax(modes.regions.log_masses)
+    weights = np.where(modes.weights > 0, modes.weights, by_gaussians)
     steps = (modes.regions.centres - draws.mean(axis=0)) / np.maximum(draws.std(axis=0), TINY)
-    squares = 1 + (modes.weights - shares) @ steps**2
+    squares = 1 + (weights - shares) @ steps**2
     return float(np.sqrt(squares.max()))
