@@ -69,7 +69,16 @@ def small_and_far(num_shards):
     return num_shards, [0.85, 0.15], means, [np.eye(8), 0.5 * np.eye(8)]
 
 
+def narrow_and_far(num_shards):
+    """A hill a fifth as wide, in five coordinates and a direction that nothing points to."""
+    means = [np.zeros(5), 4.5 * direction(5, 1)]
+    return num_shards, [0.5, 0.5], means, [np.eye(5), 0.04 * np.eye(5)]
+
+
 MIXTURES = {
+    "narrow and far, 1 shard": narrow_and_far(1),
+    "narrow and far, 4 shards": narrow_and_far(4),
+    "narrow and far, 10 shards": narrow_and_far(10),
     "three in a line, 4 shards": line(4),
     "three in a line, 10 shards": line(10),
     "small and far, 1 shard": small_and_far(1),
@@ -121,6 +130,28 @@ def test_heavy_tailed_modes_far_apart_are_sampled():
     exact = on_grid(lambda grid: np.asarray(log_density(grid)), -400, 400)
     assert tree.attrs["verdict"] == "good"
     assert is_right(values(tree), exact)
+
+
+@pytest.mark.parametrize("num_shards", [1, 4, 10])
+def test_the_frequency_of_a_wave_is_right_or_not_called_good(num_shards):
+    """Modes with 10⁻⁴ of the mass, up to 120 sds away, hold more than half of the variance."""
+    generator = np.random.default_rng(5)
+    time = np.sort(generator.uniform(0, 10, 120))
+    y = 0.6 * np.sin(2 * time) + generator.normal(size=120)
+    model = vcmc.Model(
+        {"theta": vcmc.Interval(0.2, 8.0)},
+        lambda params: 0.0 * params["theta"],
+        lambda params, rows: (
+            -0.5 * (rows["y"] - 0.6 * jnp.sin(params["theta"] * rows["time"])) ** 2
+        ),
+    )
+
+    def log_density(grid):
+        pairs = zip(y, time, strict=True)
+        return -0.5 * sum((value - 0.6 * np.sin(grid * at)) ** 2 for value, at in pairs)
+
+    tree = inferred(model, {"y": y, "time": time}, num_shards)
+    assert is_right(values(tree), on_grid(log_density, 0.2, 8.0)) or tree.attrs["verdict"] != "good"
 
 
 # Densities that pile up at the edge of their space.

@@ -80,3 +80,38 @@ def test_combine_weighs_modes(two_normals):
 def test_errors_of_weights_are_those_of_the_masses():
     errors = weight_errors(np.array([0.3, 0.7]), np.array([0.1, 0.2]))
     np.testing.assert_allclose(errors, 0.21 * np.hypot(0.1, 0.2))
+
+
+@pytest.mark.parametrize("count", [0, -5, 499, 1000.0, "many", True])
+def test_bad_numbers_of_proposals_are_refused(count):
+    with pytest.raises(ValueError, match="max_proposals must be an integer of at least 500; got"):
+        Modes(max_proposals=count)
+
+
+def test_without_a_model_the_error_names_the_combiner():
+    draws = {"theta": np.random.default_rng(0).normal(size=(3, 100, 2))}
+    with pytest.raises(ValueError, match="Modes needs the full-data log density"):
+        vcmc.combine(draws, combiner=Modes())
+
+
+def test_combine_uses_modes_by_itself(two_normals):
+    """As infer does; a combiner that is asked for is used, and the verdict says what it misses."""
+    noise = np.random.default_rng(0).normal(size=(4, 300, 2))
+    draws = {"theta": 2 * noise + two_normals.means[0]}
+    options = {"model": two_normals.model, "rows": two_normals.rows, "progress": False}
+    tree = vcmc.combine(draws, **options)
+    assert (tree.attrs["verdict"], tree.attrs["combiner"]) == ("good", repr(Modes()))
+    with pytest.warns(vcmc.DoubtfulWarning, match="another mode"):
+        asked = vcmc.combine(draws, combiner=Variational(), **options)
+    assert asked.attrs["verdict"] == "poor"
+
+
+def test_combine_without_a_combiner_is_variational_where_there_is_one_mode(conjugate):
+    mean, covariance = conjugate.posterior()
+    name = next(iter(conjugate.model.space))
+    root = np.linalg.cholesky(covariance) * 2
+    noise = np.random.default_rng(0).normal(size=(4, 300, len(mean)))
+    draws = {name: mean + noise @ root.T}
+    tree = vcmc.combine(draws, model=conjugate.model, rows=conjugate.rows, progress=False)
+    assert tree.attrs["combiner"] == repr(Variational())
+    assert "mode_weights" not in tree.children

@@ -43,3 +43,22 @@ def test_a_search_that_was_ended_says_so():
 def test_locations_are_in_the_parameters_units():
     space = Product({"scale": vcmc.Positive()})
     assert location(np.array([0.0]), space) == "scale = 1.0"
+
+
+def test_a_small_mode_that_is_far_away_is_noted():
+    """It adds nothing to quantiles, and much to the variance."""
+    (note,) = ModeSearch((mode(0.0, 1.0),), left_out=(mode(100.0, 1e-4),)).notes
+    assert "larger than that of the draws by a factor of 1.4." in note
+    assert ModeSearch((mode(0.0, 1.0), mode(100.0, 1e-4))).notes == [note]
+    assert ModeSearch((mode(0.0, 1.0),), left_out=(mode(10.0, 1e-4),)).notes == []
+
+
+def test_a_small_mode_is_as_far_as_the_others_are_wide():
+    small = mode(100.0, 1e-4)
+    alone = ModeSearch((mode(0.0, 1.0),), left_out=(small,))
+    among = ModeSearch((mode(0.0, 1.0), mode(150.0, 1.0)), left_out=(small,))
+    assert (len(alone.notes), len(among.notes)) == (1, 0)
+
+
+def test_modes_that_are_combined_are_not_noted():
+    assert ModeSearch((mode(0.0, 1.0), mode(100.0, 0.02))).notes == []

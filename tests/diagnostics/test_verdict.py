@@ -10,7 +10,7 @@ from vcmc.diagnostics.verdict import Diagnosis, Evidence, judge, judge_again
 
 
 def check(errors, **others):
-    numbers = {"not_linear": 0.0, "least_curvature": 1.0, "num_not_finite": 0} | others
+    numbers = {"not_linear": 0.0, "falls_off": True, "num_not_finite": 0} | others
     return SelfCheck(errors, pareto_k=0.1, ksd=0.0, ksd_p_value=0.5, num_points=400, **numbers)
 
 
@@ -77,7 +77,7 @@ def verdict_without_errors(**evidence):
         ),
         ({"mean": 0.15, "ess": 500.0}, "good", "+0.150"),  # a Monte Carlo error that may happen
         ({"mean": 0.5, "ess": np.nan}, "poor", "is off by"),
-        ({"least_curvature": -1.0}, "poor", "does not fall off around the combined draws"),
+        ({"falls_off": False}, "poor", "does not fall off around the combined draws"),
         ({"num_not_finite": 3}, "poor", "not finite at 3 of 400 combined draws"),
         ({"notes": ["shards 3 disagree."]}, "doubtful", "shards 3 disagree."),
         ({"evidence": {"faults": ["Another mode."]}}, "poor", "Another mode."),
@@ -93,7 +93,7 @@ def test_verdicts(settings, level, words):
 
 def test_no_estimate_is_not_good():
     """Too few draws, or a log density that is not finite near them."""
-    unknown = check(None, not_linear=np.nan, least_curvature=np.nan)
+    unknown = check(None, not_linear=np.nan, falls_off=True)
     found = judge(unknown, {}, [], Evidence(100.0))
     assert found.verdict == "doubtful"
     assert "cannot be estimated" in found.text

@@ -93,7 +93,42 @@ def test_chains_that_do_not_move_get_shorter_steps_and_keep_their_coordinates(sk
     chains.positions = [starts[:32]] * 50
     chains.acceptances = [0.01] * 50
     before = chains.step_size.averaged
-    after = chains.whitened_again(state)
+    after = chains.whitened_again(state, 1.3)
     np.testing.assert_array_equal(after.position, state.position)
     assert chains.step_size.current < before
     assert chains.num_warmup > 50  # which is adapted again
+
+
+def ring():
+    """A ring of radius 2 and width 0.1."""
+    model = vcmc.Model(
+        {"theta": vcmc.Real(2)},
+        lambda params: 0.0 * params["theta"].sum(),
+        lambda params, rows: rows["one"] * -50 * (jnp.linalg.norm(params["theta"]) - 2) ** 2,
+    )
+    return Target(model, vcmc.split({"one": np.ones(1)}, 1), vcmc.executors.Local())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_chains_that_start_on_a_part_of_a_ring_go_round(seed):
+    """Their first coordinates are those of an arc. They need more than 500 iterations, or less."""
+    angles = np.random.default_rng(0).normal(-0.7, 0.4, size=1000)
+    starts = 2 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    run = run_chains(ring(), starts, Goal(), seed)
+    assert run.has_converged
+    assert run.num_iterations <= 2000
+    draws = run.draws.reshape(-1, 2)
+    sds = np.sqrt((2**2 + 3 * 0.1**2) / 2)
+    assert (np.abs(draws.mean(axis=0)) < 4 * sds / np.sqrt(run.ess)).all()
+    np.testing.assert_allclose(draws.std(axis=0), sds, rtol=0.03)
+
+
+def test_chains_far_from_each_other_end_after_500_iterations(monkeypatch):
+    monkeypatch.setattr("vcmc.inference.ensemble.MAX_ITERATIONS", 50)
+    monkeypatch.setattr("vcmc.inference.ensemble.MAX_CLOSE_ITERATIONS", 100)
+    starts = np.array([[2.0, 0.0], [-2.0, 0.0]]) + 0.01 * np.random.default_rng(0).normal(
+        size=(100, 1, 2)
+    )
+    far = run_chains(ring(), starts.reshape(-1, 2), Goal(1e9))
+    assert (far.has_converged, far.num_iterations) == (False, 50)

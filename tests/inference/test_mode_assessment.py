@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import vcmc
+from vcmc.diagnostics.mode_regions import ModeDraws, ModeRegions
+from vcmc.diagnostics.sampling_error import DrawSource
+from vcmc.inference.mode_assessment import assess_modes
 from vcmc.results.tree import add_groups
 
 
@@ -51,3 +54,22 @@ def test_summary_and_report_take_several_modes(tree, tmp_path):
         assert f"mode {mode}: weight" in summary._repr_html_()
     text = vcmc.report(tree, tmp_path / "report.html").read_text()
     assert f"{tree['mode_weights']['weight'].to_numpy()[0]:.3f} ± " in text
+
+
+@pytest.mark.parametrize("by_visits", [False, True])
+def test_a_small_mode_far_away_without_a_draw_is_not_called_good(by_visits, normal_mixture):
+    """It holds 10⁻⁴ of the mass, 200 sds away. The share of visits of chains is zero."""
+    means = [[0.0], [6.0], [200.0]]
+    mixture = normal_mixture([0.49, 0.5099, 1e-4], means, [np.eye(1)] * 3)
+    draws = mixture.draws(2000)
+    draws = draws[draws[:, 0] < 100]
+    labels = (draws[:, 0] > 3).astype(int)
+    sources = tuple(DrawSource(float(count)) for count in (*np.bincount(labels), 1))
+    regions = ModeRegions(mixture.means, np.ones((3, 1, 1)), np.log(mixture.weights))
+    zeros, no_text = np.zeros(3), ("",) * 3
+    weights = np.append(np.bincount(labels) / len(labels), 0) if by_visits else mixture.weights
+    modes = ModeDraws(labels, regions, weights, zeros, zeros, sources, no_text)
+    assessment = assess_modes(draws[None], modes, mixture.target(2), [], seed=0)
+    assert assessment.diagnosis.verdict == "doubtful"
+    sd = mixture.moments[1][0] / draws.std()
+    assert f"larger than that of the draws by a factor of {sd:.2g}" in assessment.diagnosis.text

@@ -208,6 +208,8 @@ def _bridged(
 
 def _with_moments(draws: Draws, like: Draws) -> Draws:
     """Return draws moved to the mean and the covariance of others."""
+    if not len(draws):  # of a mode with less mass than half a draw
+        return draws
     own, other = Whitening.from_draws(draws), Whitening.from_draws(like)
     if not (own.is_dense and other.is_dense):
         return draws

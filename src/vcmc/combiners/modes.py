@@ -21,7 +21,7 @@ from ..diagnostics.modes import ModeSearch
 from ..linalg.whitening import Whitening
 from ..target import Target
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
-from .mode_parts import ModePart, part_near
+from .mode_parts import NUM_PILOT_PROPOSALS, ModePart, part_near
 from .variational import Variational
 
 MAX_SCALED_SHARDS = 20  # whose draws tell the posterior's width
@@ -43,10 +43,21 @@ class Modes(AbstractCombiner):
 
     max_proposals: int = 20_000
 
+    def __check_init__(self) -> None:
+        count = self.max_proposals
+        is_integer = isinstance(count, int | np.integer) and not isinstance(count, bool)
+        if not (is_integer and count >= NUM_PILOT_PROPOSALS):
+            raise ValueError(
+                f"max_proposals must be an integer of at least {NUM_PILOT_PROPOSALS}; got "
+                f"{count!r}."
+            )
+
     def __call__(self, shards: Subposteriors) -> Combined:
         """Combine the shards' draws; a single shard's are weighed if there are several modes."""
+        if shards.target is None:
+            return super().__call__(shards)  # which raises an error
         search = ModeSearch()
-        if shards.target is not None and not shards.space.labelled():
+        if not shards.space.labelled():
             search = shards.modes or search_modes(shards, shards.target)
         if not search.is_several:
             combined = Variational()(shards)

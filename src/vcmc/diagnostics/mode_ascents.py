@@ -6,8 +6,9 @@ step with the known hill's width removes these deviations. Where a density has o
 this width, one step leads to its top, whatever the point; points that are elsewhere after a few
 steps are starts of searches.
 
-Points are draws, those farthest from each other and some at random, and points far out in random
-directions, at distances that follow a geometric progression.
+Points are draws, those farthest from each other and some at random, points far out in random
+directions, at distances that follow a geometric progression, and those whose score is not that of
+the known hill, among many (`mode_scan.py`).
 """
 
 import jax.numpy as jnp
@@ -17,11 +18,12 @@ from jaxtyping import Float
 from ..linalg.shrinkage import TINY
 from ..linalg.whitening import Whitening
 from ..target import Target
+from .mode_scan import steep_points
 from .mode_starts import distant_draws, farthest
 
 NUM_DISTANT = 10  # draws far from each other
 FEW, MANY = (14, 24), (200, 400)  # other draws, and points far out; many where rows are few
-MAX_MANY_BYTES = 2**19  # of these rows
+MAX_MANY_BYTES = 2**17  # of these rows; local parameters, which make evaluations costly, get few
 OUTSIDE_SDS = (4.0, 20.0)  # distance of the nearest and of the farthest point far out
 STEP_SHARES = (0.3, 0.1, 0.02, 0.003)  # of a Newton step that does not lead upwards
 MAX_LENGTH = 4.0  # of a step, in Newton steps
@@ -47,11 +49,13 @@ def astray(whitening: Whitening, target: Target, draws: Points, seed: int) -> Po
     generator = np.random.default_rng((seed, 3))
     draws = draws[np.isfinite(draws).all(axis=1)]
     is_small = target.shard_cache.partition.is_small(MAX_MANY_BYTES)
-    num_draws, num_outside = MANY if is_small else FEW
+    is_cheap = is_small and target.model.local is None
+    num_draws, num_outside = MANY if is_cheap else FEW
     chosen = generator.permutation(len(draws))[:num_draws]
     distant = distant_draws(draws, whitening, NUM_DISTANT)
     outside = _outside(whitening, num_outside, generator)
-    points = ascend(np.concatenate([distant, draws[chosen], outside]), whitening, target)
+    steep = steep_points(whitening, target, draws, seed)
+    points = ascend(np.concatenate([distant, draws[chosen], outside, steep]), whitening, target)
     if len(points) <= MAX_ASTRAY:
         return points
     white = np.asarray(whitening.whiten(points))
@@ -68,21 +72,33 @@ def ascend(points: Points, whitening: Whitening, target: Target) -> Points:
         state = state[0][is_left], state[1][is_left], state[2][is_left]
         if not len(state[0]):
             return state[0]
-        points, values, _ = state = _step(state, whitening, target)
-        white = np.asarray(whitening.whiten(points))
-        is_left = (np.linalg.norm(white, axis=1) > ARRIVED_SD) | (values > top + MIN_RISE)
+        steps = np.asarray(whitening.unwhiten_directions(whitening.whiten_scores(state[2])))
+        ends = state[0] + steps
+        full = ends, *_evaluated(target, ends)
+        is_left = ~(_has_arrived(full, whitening, top) & (full[1] >= state[1]))
+        state, full = (tuple(part[is_left] for part in each) for each in (state, full))
+        if not len(state[0]):
+            return state[0]
+        state = _best_on_line(state, full, steps[is_left], target)
+        is_left = ~_has_arrived(state, whitening, top)
     points, values = state[0][is_left], state[1][is_left]
     return points[np.argsort(-values)]
 
 
-def _step(state: State, whitening: Whitening, target: Target) -> State:
-    """Take a Newton step with the curvature at the centre, as long as a secant says is best.
+def _has_arrived(state: State, whitening: Whitening, top: float) -> np.ndarray:
+    """Return which points are near the top of the known hill, and not above it."""
+    points, values, _ = state
+    distances = np.linalg.norm(np.asarray(whitening.whiten(points)), axis=1)
+    return (distances <= ARRIVED_SD) & (values <= top + MIN_RISE)
 
-    Where neither leads upwards, take a part of the step, or none.
+
+def _best_on_line(state: State, full: State, steps: Points, target: Target) -> State:
+    """Return the best of points, the ends of their Newton steps, and those of secant steps.
+
+    The steps have the curvature at the centre. Where neither leads upwards, take a part of the
+    step, or none.
     """
     points, values, scores = state
-    steps = np.asarray(whitening.unwhiten_directions(whitening.whiten_scores(scores)))
-    full = points + steps, *_evaluated(target, points + steps)
     slope, end = np.sum(scores * steps, axis=1), np.sum(full[2] * steps, axis=1)
     falls = np.maximum(slope - end, slope / MAX_LENGTH)
     lengths = np.clip(slope / np.maximum(falls, TINY), 0.0, MAX_LENGTH)

@@ -194,10 +194,11 @@ class _Search:
         is_kept = np.exp(log_masses - logsumexp(log_masses)) >= MIN_KEPT_SHARE
         is_kept[own_hill] = True
         order = [number for number in np.argsort(-log_masses) if is_kept[number]]
-        if len(order) == 1:
-            return ModeSearch(is_complete=self.is_complete)
         kept = tuple(modes[number] for number in order)
-        return ModeSearch(kept, order.index(own_hill), self.is_complete)
+        left_out = tuple(modes[number] for number in np.flatnonzero(~is_kept))
+        if len(modes) == 1:
+            return ModeSearch(is_complete=self.is_complete)
+        return ModeSearch(kept, order.index(own_hill), self.is_complete, left_out)
 
 
 def _hills(target: Target, modes: Sequence[Mode]) -> list[list[int]]:

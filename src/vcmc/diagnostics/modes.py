@@ -12,6 +12,7 @@ from ..space import Product
 from .mode_shape import Mode, Vector
 
 MIN_MASS_SHARE = 0.01  # of a mode that matters
+MAX_SD_RATIO = 1.1  # of sds with a mode that hardly a draw is from to those without
 MAX_LABEL_LENGTH = 60  # characters of a parameter's value in the message
 
 
@@ -23,11 +24,13 @@ class ModeSearch(NamedTuple):
             none with a top.
         own: the number of the mode that the search from the draws' centre has reached.
         is_complete: whether all searches could be followed.
+        left_out: modes that were found, with too little mass to be combined.
     """
 
     modes: tuple[Mode, ...] = ()
     own: int = 0
     is_complete: bool = True
+    left_out: tuple[Mode, ...] = ()
 
     @property
     def shares(self) -> Float[np.ndarray, " mode"]:
@@ -37,13 +40,20 @@ class ModeSearch(NamedTuple):
 
     @property
     def notes(self) -> list[str]:
-        """A warning if there may be more modes."""
-        if self.is_complete:
-            return []
-        return [
-            "The posterior may have more modes than were found: the search was ended before all "
-            "points from which the log density rises were followed."
-        ]
+        """Warnings: there may be more modes, or one with little mass is very far away."""
+        notes = []
+        if not self.is_complete:
+            notes.append(
+                "The posterior may have more modes than were found: the search was ended before "
+                "all points from which the log density rises were followed."
+            )
+        if self.modes:
+            represented = self.modes if self.is_several else (self.modes[self.own],)
+            absent = self.left_out
+            if not self.is_several:
+                absent += self.modes[: self.own] + self.modes[self.own + 1 :]
+            notes += remote_notes(_sd_ratio(represented, absent))
+        return notes
 
     @property
     def is_several(self) -> bool:
@@ -77,6 +87,35 @@ class OtherMode(NamedTuple):
             "are two modes: leave combiner= out, or use vcmc.combiners.Modes(), or use a prior "
             "that rules one out."
         )
+
+
+def remote_notes(sd_ratio: float) -> list[str]:
+    """Return a warning if a mode that hardly a draw is from makes an sd larger by a factor."""
+    if not sd_ratio > MAX_SD_RATIO:
+        return []
+    return [
+        f"A mode with less than {100 * MIN_MASS_SHARE:.0f} % of the mass, which hardly a draw is "
+        f"from, is so far away that an sd is larger than that of the draws by a factor of "
+        f"{sd_ratio:.2g}. Quantiles hardly depend on it."
+    ]
+
+
+def _sd_ratio(represented: tuple[Mode, ...], absent: tuple[Mode, ...]) -> float:
+    """Return the largest ratio of the sd with an absent mode to that of the others."""
+    log_masses = np.array([mode.log_mass for mode in represented])
+    weights = np.exp(log_masses - logsumexp(log_masses))
+    centres = np.stack([mode.point for mode in represented])
+    steps = centres - weights @ centres
+    covariance = steps.T @ (weights[:, None] * steps) + sum(
+        weight * np.linalg.inv(mode.curvature)
+        for weight, mode in zip(weights, represented, strict=True)
+    )
+    ratios = [1.0]
+    for mode in absent:
+        step = mode.point - weights @ centres
+        share = np.exp(mode.log_mass - logsumexp(log_masses))
+        ratios.append(np.sqrt(1 + share * (step @ np.linalg.solve(covariance, step))))
+    return float(max(ratios))
 
 
 def location(point: Vector, space: Product) -> str:

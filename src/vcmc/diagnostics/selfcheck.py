@@ -54,6 +54,8 @@ MAX_GAUSSIAN_SHARE = 0.05  # below, mean and covariance describe the posterior
 SHAPE_ERROR = 0.5
 PATH_ERROR = 0.5
 HIDDEN_SHARE = 0.25  # of the nonlinear share, which matters even if draws have the right skewness
+MIN_CURVATURE_SHARE = 0.8  # of the curvature at the draws' mean, which scores have on average
+NUM_CURVATURE_ERRORS = 3.0  # standard errors by which a curvature must be below the least
 MAX_MOVED_VALUES = 2**23  # draws times coordinates that are moved; of more draws, some are assessed
 
 
@@ -82,8 +84,8 @@ class SelfCheck(NamedTuple):
             fall off around them.
         not_linear: the largest share of the scores, over quantities, that is not linear in the
             draws.
-        least_curvature: the target's least curvature, averaged over the draws; negative if the
-            target rises in some direction.
+        falls_off: whether the target falls off around the draws in all directions, or may: their
+            scores do not contradict it by more than noise.
         pareto_k: the Pareto k of the ratios of the target and a Gaussian with the draws' moments.
         ksd: the kernel Stein discrepancy.
         ksd_p_value: the probability that exact draws have a larger one.
@@ -93,7 +95,7 @@ class SelfCheck(NamedTuple):
 
     errors: Errors | None
     not_linear: float
-    least_curvature: float
+    falls_off: bool
     pareto_k: float
     ksd: float
     ksd_p_value: float
@@ -125,12 +127,15 @@ class CorrectionEstimate(NamedTuple):
     Attributes:
         corrections: from all points first, then with each tenth left out.
         nonlinear_scores: the part of the scores that is not linear in the draws.
-        least_curvature: the least curvature, averaged over the points.
+        least_curvature: the least curvature, averaged over the points; it is shrunk towards that
+            at the draws' mean.
+        curvature_bound: the largest curvature in the same direction that scores alone allow.
     """
 
     corrections: list[Correction]
     nonlinear_scores: Draws
     least_curvature: float
+    curvature_bound: float
 
 
 class Assessment(NamedTuple):
@@ -144,6 +149,7 @@ class Assessment(NamedTuple):
         nonlinear_scores: the part of the scores that is not linear in the draws.
         is_far: whether the correction is too large for one step.
         least_curvature: the least curvature, averaged over the points.
+        curvature_bound: the largest that noise allows for.
         score_diagnostics: Pareto k, the kernel Stein discrepancy and its p-value.
         num_points: draws at which the target was evaluated.
         num_not_finite: evaluations that were not finite.
@@ -160,6 +166,7 @@ class Assessment(NamedTuple):
     nonlinear_scores: Draws
     is_far: bool
     least_curvature: float
+    curvature_bound: float
     score_diagnostics: tuple[float, float, float]
     num_points: int
     num_not_finite: int
@@ -218,15 +225,16 @@ def self_check(
         draws, source = draws.mean(axis=0) + centred, source.subset(chosen)
     first, last, is_settled = _assess_repeatedly(draws, target, seed)
     common = *first.score_diagnostics, first.num_points, first.num_not_finite
+    falls_off = not first.curvature_bound < MIN_CURVATURE
     if not last.corrected or last.least_curvature < MIN_CURVATURE:
         # without a maximum nearby there is no distance to measure
-        return SelfCheck(None, np.nan, last.least_curvature, *common)
+        return SelfCheck(None, np.nan, falls_off, *common)
 
     errors, shares = _errors(draws, last, quantities, source)
     not_linear = float(np.nanmax(shares))
     if not is_settled:  # no shift and scale brings the draws to the posterior
-        return SelfCheck(None, max(not_linear, 1.0), last.least_curvature, *common)
-    return SelfCheck(errors, not_linear, last.least_curvature, *common)
+        return SelfCheck(None, max(not_linear, 1.0), falls_off, *common)
+    return SelfCheck(errors, not_linear, falls_off, *common)
 
 
 def _errors(
@@ -351,7 +359,7 @@ def _assess_points(
     counts = len(scored.indices), len(scored.indices) - len(points)
     if len(points) < 2 * NUM_GROUPS:
         unknown = np.nan, np.nan, np.nan
-        return Assessment(draws, draws, points, [], draws, False, np.nan, unknown, *counts)
+        return Assessment(draws, draws, points, [], draws, False, np.nan, np.nan, unknown, *counts)
 
     coordinates = coordinates_of(draws, target)
     whitening = coordinates.whitening
@@ -379,6 +387,7 @@ def _assess_points(
         estimate.nonlinear_scores,
         is_far,
         estimate.least_curvature,
+        estimate.curvature_bound,
         (pareto_k(ratios), *discrepancy),
         *counts,
         values,
@@ -407,6 +416,7 @@ def _dense_corrections(
 ) -> CorrectionEstimate:
     """Estimate corrections with a dense scale."""
     curvature = matrix_from_products(hessian_products, white.shape[1])
+    curvature = _curvature_share(white, scores, curvature) * curvature
     estimates: list[SteinEstimate] = []
     for sample in _jackknife_samples(len(white)):
         shrinkage = estimates[0].shrinkage if estimates else None
@@ -416,7 +426,35 @@ def _dense_corrections(
         Correction(root @ (root @ estimate.mean_score), DenseOperator(root))
         for (root, _), estimate in zip(roots, estimates, strict=True)
     ]
-    return CorrectionEstimate(corrections, estimates[0].nonlinear_scores, roots[0][1])
+    least = roots[0][1]
+    bound = max(least, _curvature_bound(white, scores, estimates[0].precision))
+    return CorrectionEstimate(corrections, estimates[0].nonlinear_scores, least, bound)
+
+
+def _curvature_share(white: Draws, scores: Draws, curvature: np.ndarray) -> float:
+    """Return the share of the curvature at the draws' mean that scores have, by least squares.
+
+    It is taken for one where it is near, as for a Gaussian. Heavy tails are less curved than the
+    centre, and an estimate that is shrunk towards the curvature there calls exact draws too wide.
+    """
+    linear = white @ curvature
+    centred = scores - scores.mean(axis=0)
+    share = -np.sum(centred * linear) / max(float(np.sum(linear**2)), TINY)
+    return max(float(share), 0.0) if share < MIN_CURVATURE_SHARE else 1.0
+
+
+def _curvature_bound(white: Draws, scores: Draws, precision: np.ndarray) -> float:
+    """Return an upper bound on the mean curvature in the direction in which it is least.
+
+    On a thin ring, the curvature at the draws' mean says nothing, and scores are noisy: draws that
+    are exact may seem to lie where the target does not fall off.
+    """
+    if not np.isfinite(precision).all():
+        return -np.inf
+    direction = np.linalg.eigh(precision)[1][:, 0]
+    along, slopes = white @ direction, scores @ direction
+    terms = -(slopes - slopes.mean()) * along
+    return float(terms.mean() + NUM_CURVATURE_ERRORS * terms.std() / np.sqrt(len(terms)))
 
 
 def _frame_corrections(white: Draws, scores: Draws, curvature: Vector) -> CorrectionEstimate:
@@ -431,7 +469,7 @@ def _frame_corrections(white: Draws, scores: Draws, curvature: Vector) -> Correc
         for estimate, precision in zip(estimates, precisions, strict=True)
     ]
     least = float(estimates[0].precision.min())
-    return CorrectionEstimate(corrections, estimates[0].nonlinear_scores, least)
+    return CorrectionEstimate(corrections, estimates[0].nonlinear_scores, least, least)
 
 
 def _coordinate_corrections(
@@ -455,7 +493,7 @@ def _coordinate_corrections(
         Correction(shift + (slope - slopes[0]) / precisions[0], DiagonalOperator(precision**-0.5))
         for slope, precision in zip(slopes, precisions, strict=True)
     ]
-    return CorrectionEstimate(corrections, nonlinear_scores, least)
+    return CorrectionEstimate(corrections, nonlinear_scores, least, least)
 
 
 def _jackknife_samples(count: int) -> list[np.ndarray]:

@@ -18,7 +18,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..data.labels import NO_LABELS, Labels
-from ..linalg.stein import MIN_CURVATURE
 from .html_table import html_note, html_table
 from .selfcheck import MAX_GAUSSIAN_SHARE, MAX_NONLINEAR_SHARE, Errors, SelfCheck
 
@@ -240,7 +239,7 @@ def _faults(check: SelfCheck, errors: Mapping[str, Errors], evidence: Evidence) 
             f"{check.num_points} combined draws."
         ]
     faults = []
-    if check.least_curvature < MIN_CURVATURE and not (evidence.exact or evidence.reweighted):
+    if not (check.falls_off or evidence.exact or evidence.reweighted):
         faults.append(
             "The posterior does not fall off around the combined draws in some direction: they lie "
             "between modes, or far in the tails."

@@ -1,12 +1,14 @@
 """The third stage of a run, combining the shards' draws, and the verb `combine` for given draws."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..combiners import AbstractCombiner, Consensus, Prior, Variational
+from ..combiners import AbstractCombiner, Consensus, Modes, Prior, Variational
 from ..combiners.base import Subposteriors
+from ..combiners.modes import search_modes
 from ..data.params import by_coordinate, to_params, to_points
 from ..data.partition import check_seed
 from ..data.space_description import describe_space
@@ -165,8 +167,9 @@ def combine(
             - where shards have different numbers of draws, a mapping from names to lists of
               arrays, or a list of mappings, one per shard;
             - `LazyDraws`, which are loaded one shard at a time, if the combiner can.
-        combiner: how to combine; by default `combiners.Variational()` if there are a model and
-            rows, which it needs, and `combiners.Consensus()` otherwise.
+        combiner: how to combine; by default, if there are a model and rows,
+            `combiners.Variational()`, or `combiners.Modes()` if a search finds several modes, and
+            `combiners.Consensus()` otherwise.
         space: the space of every parameter, e.g. `{"scale": vcmc.Positive()}`. Draws are combined
             in unconstrained coordinates, so that combined draws of `scale` are positive. A tree
             from vcmc records its space; otherwise parameters that are not named are real.
@@ -196,6 +199,7 @@ def combine(
     >>> dict(tree["posterior"].sizes)
     {'chain': 4, 'draw': 1250, 'beta_dim_0': 2}
     """
+    seeks_modes = combiner is None and model is not None
     if combiner is None:
         combiner = Consensus() if model is None else Variational()
     check_combiner(combiner)
@@ -234,6 +238,13 @@ def combine(
             stage.advance,
             num_posterior_draws=num_draws or max(DEFAULT_DRAWS, *summary.counts),
         )
+        of_search: list[str] = []
+        is_streamed = isinstance(named, StreamedDraws)
+        if seeks_modes and target is not None and not (is_streamed or product.labelled()):
+            search = search_modes(shards, target)
+            shards = replace(shards, modes=search)
+            combiner = Modes() if search.is_several else combiner
+            of_search = [] if search.is_several else search.notes
         combined = combine_shards(
             combiner,
             shards,
@@ -244,8 +255,8 @@ def combine(
         )
         stage.finish()
         clock.lap("combine")
-    notes = _missing_shards(draws) + combined.notes + support_warning(named, declared)
-    if not isinstance(named, StreamedDraws):
+    notes = _missing_shards(draws) + combined.notes + of_search + support_warning(named, declared)
+    if not is_streamed:
         notes += repeated_shards(summary.sample, summary.ess)
     assessment = assess_posterior(combined._replace(notes=notes), target, seed)
     clock.lap("diagnose")

@@ -21,6 +21,8 @@ from ..samplers.mixture import ModeMixture
 from ..target import Target
 
 NUM_CHAINS, MAX_ITERATIONS = 32, 500  # defaults of `refine`
+# Where chains are close to each other by then, they run on, up to so many iterations.
+MAX_CLOSE_RHAT, MAX_CLOSE_ITERATIONS = 1.1, 2000
 MIN_ESS, MAX_RHAT = 400.0, 1.01  # as Vehtari et al. (2021) recommend
 MIN_WARMUP = 10  # iterations in which the step size is adapted
 CHECK_INTERVAL = 10  # iterations between two computations of R-hat
@@ -31,10 +33,10 @@ TARGET_ACCEPTANCE = 0.7  # acceptance rate to which the step size is adapted
 # Share of trajectories with a tenth of the step size: they free chains from steep places.
 SMALL_STEP_SHARE = 0.1
 MAX_LEAPFROG_STEPS = 64  # in a trajectory
-# Iterations after which coordinates are whitened again, if R-hat is above MAX_WHITE_RHAT and there
-# are enough positions for a covariance.
-WHITENING_ITERATIONS = (50, 100, 200)
-MAX_WHITE_RHAT = 1.3
+# Iterations after which coordinates are whitened again, if R-hat is above a limit and there are
+# enough positions for a covariance. R-hat of few iterations, of the worst of many coordinates, is
+# noise; most chains have converged by the third.
+MAX_WHITE_RHATS = {50: 1.3, 100: 1.3, 200: 1.05, 400: 1.05}
 MIN_ACCEPTANCE = 0.2  # below, steps are too long for the chains to tell their covariance
 MIN_POSITIONS_PER_COORDINATE = 5
 
@@ -42,11 +44,14 @@ Batch = Float[np.ndarray, "chain dim"]
 
 
 class Goal(NamedTuple):
-    """The number of effective draws to reach, and the longest run allowed for it."""
+    """The number of effective draws to reach, and the longest run allowed for it.
+
+    Without `max_iterations`, it depends on how close the chains have come.
+    """
 
     min_ess: float = MIN_ESS
     num_chains: int = NUM_CHAINS
-    max_iterations: int = MAX_ITERATIONS
+    max_iterations: int | None = None
 
 
 class Jumps(NamedTuple):
@@ -64,6 +69,7 @@ class Run(NamedTuple):
     ess: float
     acceptance: float
     num_evaluations: int
+    num_iterations: int
     has_converged: bool
 
 
@@ -93,16 +99,20 @@ def run_chains(
     chains = _Chains(target, starts, generator, jumps)
     state = chains.initial_state(goal.num_chains, other_starts)
     run = None
-    for count in range(1, goal.max_iterations + 1):
+    count, last = 0, goal.max_iterations or MAX_ITERATIONS
+    while count < last:
+        count += 1
         with np.errstate(over="ignore", invalid="ignore"):  # trajectories that leave the support
             state = chains.move(state)
         advance()
-        if count in WHITENING_ITERATIONS and jumps is None:
-            state = chains.whitened_again(state)
+        if count in MAX_WHITE_RHATS and jumps is None:
+            state = chains.whitened_again(state, MAX_WHITE_RHATS[count])
         if count % CHECK_INTERVAL == 0 and chains.num_kept >= MIN_ITERATIONS:
             run = chains.summarize(goal.min_ess)
             if run.has_converged:
                 return run
+            if count == MAX_ITERATIONS and goal.max_iterations is None:
+                last = MAX_CLOSE_ITERATIONS if run.rhat < MAX_CLOSE_RHAT else count
     return run or chains.summarize(goal.min_ess)
 
 
@@ -215,7 +225,7 @@ class _Chains:
         is_accepted = np.log(self.generator.uniform(size=len(change))) < change
         return _accepted(is_accepted, proposal, state)
 
-    def whitened_again(self, state: State) -> State:
+    def whitened_again(self, state: State, max_rhat: float) -> State:
         """Whiten the coordinates by the recent positions, if the chains disagree in them.
 
         Where hardly a trajectory is accepted, the step size is reduced instead.
@@ -225,7 +235,7 @@ class _Chains:
         points = recent.reshape(-1, recent.shape[2])
         # NaN for a coordinate that does not vary at all: chains may have stood still
         rhat = convergence.rhat(recent[None])
-        if not np.isnan(rhat).all() and np.nanmax(rhat) <= MAX_WHITE_RHAT:
+        if not np.isnan(rhat).all() and np.nanmax(rhat) <= max_rhat:
             return state
         size = self.step_size.averaged
         if np.mean(self.acceptances[half:]) < MIN_ACCEPTANCE:
@@ -252,6 +262,7 @@ class _Chains:
             ess,
             float(np.mean(self.acceptances[first:])),
             self.num_evaluations,
+            len(self.positions),
             has_converged=rhat < MAX_RHAT and ess >= min_ess,
         )
 

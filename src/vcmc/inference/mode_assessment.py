@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import softmax
 
 from ..data.params import to_params
 from ..diagnostics.mode_regions import ModeDraws, RegionTarget
 from ..diagnostics.mode_verdict import AssessedMode, judge_modes
-from ..diagnostics.modes import ModeSearch
+from ..diagnostics.modes import ModeSearch, remote_notes
 from ..diagnostics.verdict import Diagnosis
+from ..linalg.shrinkage import TINY
 from ..target import Target
 from .assessment import Assessment, diagnose_draws, sentences
 
@@ -42,6 +44,7 @@ def assess_modes(
     model = target.model
     flat = points.reshape(-1, points.shape[2])
     notes, remarks = sentences(notes), sentences(remarks)
+    notes = notes + remote_notes(_sd_ratio(flat, modes))
     assessed = []
     for mode, weight in enumerate(modes.weights):
         draws = flat[modes.labels == mode]
@@ -68,3 +71,17 @@ def assess_modes(
     if is_refined:
         diagnosis = diagnosis.unrefinable
     return Assessment(diagnosis, notes, remarks, tuple(mode.verdict for mode in assessed))
+
+
+def _sd_ratio(draws: Float[np.ndarray, "draw dim"], modes: ModeDraws) -> float:
+    """Return the largest ratio of an sd to that of the draws, which are of modes in whole numbers.
+
+    A mode with the share 10⁻⁴ of the mass has no draw among some thousand. Where weights are shares
+    of visits of chains, that of a mode without a visit is the one by its Gaussian.
+    """
+    shares = np.bincount(modes.labels, minlength=len(modes.weights)) / len(modes.labels)
+    by_gaussians = softmax(modes.regions.log_masses)
+    weights = np.where(modes.weights > 0, modes.weights, by_gaussians)
+    steps = (modes.regions.centres - draws.mean(axis=0)) / np.maximum(draws.std(axis=0), TINY)
+    squares = 1 + (weights - shares) @ steps**2
+    return float(np.sqrt(squares.max()))

@@ -56,7 +56,8 @@ def sample_near_modes(
             store=None,
         )
         try:
-            parts.append(sample(replace(prepared, plan=plan), request, display))
+            near = replace(prepared, plan=plan)
+            parts.append(sample(near, request, display, where=f" near mode {mode}"))
         except ShardError:
             continue
     return ShardDraws(

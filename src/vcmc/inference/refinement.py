@@ -105,7 +105,7 @@ def refine(
     weights: str | None = None,
     min_ess: float = MIN_ESS,
     num_chains: int = NUM_CHAINS,
-    max_iterations: int = MAX_ITERATIONS,
+    max_iterations: int | None = None,
     executor: Any = None,
     seed: int = 0,
     progress: ProgressMode = True,
@@ -126,7 +126,8 @@ def refine(
         weights: the column of rows with their weights; by default that of the result, if any.
         min_ess: effective draws to reach in every coordinate.
         num_chains: chains that run as one batch.
-        max_iterations: largest number of iterations of every chain.
+        max_iterations: largest number of iterations of every chain; by default 500, and 2000 if
+            R-hat is below 1.1 by then.
         executor: where the log density is evaluated; by default `executors.Local()`.
         seed: seed of all random numbers.
         progress: show progress if standard error is a terminal; "lines" prints plain lines
@@ -140,7 +141,8 @@ def refine(
     if not min_ess > 0:
         raise ValueError(f"min_ess must be above 0; got {min_ess!r}.")
     check_integer("num_chains", num_chains, 2)
-    check_integer("max_iterations", max_iterations, 20)
+    if max_iterations is not None:
+        check_integer("max_iterations", max_iterations, 20)
     clock = Clock()
     with ProgressDisplay(progress) as display:
         stage = display.stage("refine", None)
@@ -254,10 +256,15 @@ def _of_run(run: Run, goal: Goal) -> RefinedDraws:
     numbers = f"R-hat {run.rhat:.3f}, {run.ess:.0f} effective draws"
     if run.has_converged:
         exact = f"The draws are those of {goal.num_chains} chains on all rows ({numbers})."
-        return RefinedDraws(run.draws, settings, [], exact)
+        is_slow = goal.max_iterations is None and run.num_iterations > MAX_ITERATIONS
+        slow = (
+            f"the chains took {run.num_iterations} iterations to converge: where they mix so "
+            "slowly, they may miss a small part of the posterior."
+        )
+        return RefinedDraws(run.draws, settings, [slow] if is_slow else [], exact)
     note = (
         f"refinement did not converge: R-hat is {run.rhat:.3f} (goal: below {MAX_RHAT}) with "
-        f"{run.ess:.0f} effective draws (goal: {goal.min_ess:.0f}) after {goal.max_iterations} "
+        f"{run.ess:.0f} effective draws (goal: {goal.min_ess:.0f}) after {run.num_iterations} "
         f"iterations of {goal.num_chains} chains. Raise max_iterations, or use fewer shards."
     )
     return RefinedDraws(run.draws, settings, [note])

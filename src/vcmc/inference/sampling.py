@@ -48,9 +48,13 @@ class ShardDraws(NamedTuple):
 
 
 def sample(
-    prepared: Prepared, request: Request, display: ProgressDisplay, overlap: bool = False
+    prepared: Prepared,
+    request: Request,
+    display: ProgressDisplay,
+    overlap: bool = False,
+    where: str = "",
 ) -> ShardDraws:
-    """Sample all shards.
+    """Sample all shards; the progress says where, if chains start at a mode.
 
     Raise a `ShardError` with the sound draws if some shards failed, and a `StoreError` with the
     draws made so far if they can no longer be stored.
@@ -58,7 +62,7 @@ def sample(
     target, plan = prepared.target, prepared.plan
     num_chains = plan.sampler.num_chains
     stage = display.stage(
-        f"sample {target.num_shards} shards",
+        f"sample {target.num_shards} shards{where}",
         target.num_shards * num_chains * plan.num_steps,
         target.num_shards,
     )

@@ -41,6 +41,7 @@ HIDDEN_ATTRIBUTES = (  # prefixes of attributes that are shown elsewhere, or are
     "space",
     "shard_warnings",
     "exact",
+    "mode_",
 )
 GENERATOR = b'<meta name="generator" content="vcmc">'  # at the beginning of every page
 MAX_HEAD_BYTES = 1000  # that hold it
