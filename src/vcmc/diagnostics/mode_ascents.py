@@ -69,20 +69,24 @@ def ascend(points: Points, whitening: Whitening, target: Target) -> Points:
     state = points, *_evaluated(target, points)
     is_left = np.isfinite(state[1])
     for _ in range(MAX_STEPS):
-        state = state[0][is_left], state[1][is_left], state[2][is_left]
+        state = _some(state, is_left)
         if not len(state[0]):
             return state[0]
         steps = np.asarray(whitening.unwhiten_directions(whitening.whiten_scores(state[2])))
         ends = state[0] + steps
         full = ends, *_evaluated(target, ends)
         is_left = ~(_has_arrived(full, whitening, top) & (full[1] >= state[1]))
-        state, full = (tuple(part[is_left] for part in each) for each in (state, full))
+        state, full = _some(state, is_left), _some(full, is_left)
         if not len(state[0]):
             return state[0]
         state = _best_on_line(state, full, steps[is_left], target)
         is_left = ~_has_arrived(state, whitening, top)
     points, values = state[0][is_left], state[1][is_left]
     return points[np.argsort(-values)]
+
+
+def _some(state: State, is_left: np.ndarray) -> State:
+    return state[0][is_left], state[1][is_left], state[2][is_left]
 
 
 def _has_arrived(state: State, whitening: Whitening, top: float) -> np.ndarray:
