@@ -151,6 +151,8 @@ def test_wrong_requests_are_refused(run, conjugate, tmp_path):
         vcmc.forget(run, conjugate.model, lambda rows: rows["note"] < -1)
     with pytest.raises(ValueError, match="all rows of the run"):
         vcmc.forget(run, conjugate.model, lambda rows: rows["note"] > -1)
+    with pytest.raises(ValueError, match=r"asks for 'person', but .* columns \['note', 'x', 'y'\]"):
+        vcmc.forget(run, conjugate.model, lambda rows: rows["person"] == 17)
     with pytest.raises(ValueError, match="from 0 to 7"):
         vcmc.forget(run, conjugate.model, [8])
     with pytest.raises(vcmc.StoreError, match="no run directory"):

@@ -181,7 +181,7 @@ def _remainder(
         count = len(next(iter(columns.values())))
         is_removed = np.ones(count, bool)
         if chosen is None:
-            is_removed = _checked_mask(rows(_decoded(columns, model)), count)
+            is_removed = _checked_mask(_called(rows, _decoded(columns, model)), count)
         if not is_removed.any():
             continue
         replaced.append(place)
@@ -201,6 +201,20 @@ def _decoded(columns: Rows, model: Model) -> Rows:
         name: model.levels[name][array] if name in model.levels else array
         for name, array in columns.items()
     }
+
+
+def _called(predicate: Predicate, columns: Rows) -> Any:
+    """Call the function that says which rows to delete."""
+    try:
+        return predicate(columns)
+    except KeyError as error:
+        if error.args and error.args[0] in columns:
+            raise
+        raise ValueError(
+            f"the function that says which rows to delete asks for {error}, but the run keeps the "
+            f"columns {sorted(columns)}. A run keeps what its model reads: to delete by another "
+            "column, split the rows yourself, vcmc.infer(model, vcmc.split(rows, 20), store=...)."
+        ) from error
 
 
 def _checked_mask(mask: Any, count: int) -> np.ndarray:
