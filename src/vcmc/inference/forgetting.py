@@ -38,12 +38,14 @@ class Remainder(NamedTuple):
         rows: the rows that are left of each of these shards that has any.
         replaced: the places of these shards.
         removed: the digest of the rows to be deleted.
+        levels: of columns of text, the numbers of the levels that these rows have.
         batches: the batch of each of the shards that have rows left.
     """
 
     rows: list[Rows]
     replaced: list[int]
     removed: RowDigest
+    levels: dict[str, np.ndarray]
     batches: list[int]
 
 
@@ -135,7 +137,14 @@ def _forget(runs: RunHistory, rows: Any, options: UpdateOptions) -> "DataTree":
     )
     while True:
         plan = _plan(remainder, earlier, settings)
-        change = Change("forget", "", -remainder.removed.num_rows, RowDigest(), plan)
+        change = Change(
+            "forget",
+            "",
+            -remainder.removed.num_rows,
+            RowDigest(),
+            plan,
+            remainder.levels,
+        )
         try:
             make_state(runs, before, number, earlier, change, options)
             break
@@ -174,6 +183,7 @@ def _remainder(
     replaced: list[int] = []
     batches: list[int] = []
     removed = RowDigest()
+    levels: dict[str, np.ndarray] = {}
     for place, shard in enumerate(earlier):
         if chosen is not None and place not in chosen:
             continue
@@ -187,12 +197,14 @@ def _remainder(
         replaced.append(place)
         out = {name: array[is_removed] for name, array in columns.items()}
         removed = removed.plus(row_digest(out, column))
+        for name in model.levels.keys() & out.keys():
+            levels[name] = np.union1d(levels.get(name, out[name][:0]), out[name])
         if not is_removed.all():
             left.append({name: array[~is_removed] for name, array in columns.items()})
             batches.append(shard.batch)
     if len(replaced) == len(earlier) and not left:
         raise ValueError("all rows of the run would be deleted. Delete the run directory instead.")
-    return Remainder(left, replaced, removed, batches)
+    return Remainder(left, replaced, removed, levels, batches)
 
 
 def _decoded(columns: Rows, model: Model) -> Rows:
