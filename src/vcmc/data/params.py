@@ -17,6 +17,14 @@ def to_params(
 ) -> dict[str, np.ndarray]:
     """Return the params (and derived quantities) of a batch of points, batch axes first."""
     batch = points.shape[:-1]
+    if derived is None and all(part.is_real for part in space.values()):
+        # in NumPy: JAX would compile a program for every number of points
+        ends = np.cumsum([part.dim for part in space.values()])[:-1]
+        parts = np.split(np.asarray(points), ends, axis=-1)
+        return {
+            name: np.ascontiguousarray(values).reshape(*batch, *part.shape)
+            for (name, part), values in zip(space.items(), parts, strict=True)
+        }
     flat = _params(space, derived, points.reshape(-1, points.shape[-1]))
     # in the order of the space: compiled functions sort names
     names = [*space, *(name for name in flat if name not in space)]
