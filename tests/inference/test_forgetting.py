@@ -200,5 +200,9 @@ def test_levels_of_text_that_deleted_rows_alone_had_are_gone(tmp_path):
     assert holds(run, b"Marker") == []
     assert holds(run, b"York")  # a level of which only some rows are deleted
     assert tree["posterior"]["level"].shape[2] == 3
-    more = {"city": names[names != "Marker"][:20], "x": generator.normal(size=20), "y": np.zeros(20)}
+    more = {
+        "city": names[names != "Marker"][:20],
+        "x": generator.normal(size=20),
+        "y": np.zeros(20),
+    }
     assert vcmc.update(run, model, more, num_shards=1, progress=False).attrs["num_shards"] == 3

@@ -58,15 +58,23 @@ def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
 
 
 def _two_parts(shards: list[Shard]) -> list[dict[str, np.ndarray]]:
-    """Return equally many rows of two shards, or of two parts of one: equal shapes compile once."""
+    """Return equally many rows of two shards, or of two parts of one: equal shapes compile once.
+
+    Their number is a power of two, so that the next update finds the programs in the cache.
+    """
     if len(shards) > 1:
-        length = min(shards[0].num_rows, shards[1].num_rows, MAX_ROWS)
+        length = _power_of_two(min(shards[0].num_rows, shards[1].num_rows, MAX_ROWS))
         pairs = [(shard.rows, slice(0, length)) for shard in shards[:2]]
     else:
-        length = max(1, min(shards[0].num_rows // 2, MAX_ROWS))
+        length = _power_of_two(max(1, min(shards[0].num_rows // 2, MAX_ROWS)))
         pairs = [(shards[0].rows, slice(0, length)), (shards[0].rows, slice(-length, None))]
     # in NumPy: JAX would compile a program for every shape
     return [{name: np.asarray(array)[part] for name, array in rows.items()} for rows, part in pairs]
+
+
+def _power_of_two(count: int) -> int:
+    """Return the largest power of two that is not above a number."""
+    return 1 << (count.bit_length() - 1)
 
 
 def _row_log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> np.ndarray:
