@@ -83,8 +83,9 @@ from vcmc.testing.gaussians import LazyShards, Regression, regression  # noqa: E
 # The traces that JAX keeps make Python's collections of garbage a tenth of the time.
 gc.set_threshold(100_000, 50, 100)
 
-# A process may have 65 530 memory mappings; XLA crashes when it runs out of them.
-MAX_MAPPINGS = 20_000
+# A process may have 65 530 memory mappings; XLA crashes when it runs out of them. With 10 000, it
+# takes 6 GB.
+MAX_MAPPINGS = 8_000
 
 
 @pytest.fixture(autouse=True, scope="module")

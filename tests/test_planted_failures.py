@@ -91,7 +91,7 @@ def test_a_shard_of_corrupted_rows_is_named(combiner, conjugate, partition):
     assert_not_good(
         lambda: combined({"beta": beta}, conjugate.model, corrupted, combiner),
         "Shard 3 disagrees",
-        "are they sound?",
+        "are they sound",
     )
 
 
@@ -239,7 +239,7 @@ def test_a_shard_of_flipped_labels_is_named(combiner, outcomes):
     assert_not_good(
         lambda: inferred(PROBIT, outcomes, y, combiner),
         "Shard 2 disagrees",
-        "are they sound?",
+        "are they sound",
     )
 
 

@@ -45,6 +45,7 @@ MAX_JOINED_BYTES = 2**28  # of all rows; smaller data are copied into joint shar
 MAX_UNJOINED = 16  # shards, each of which a core's cache holds
 MAX_PRODUCTS = 2**25  # numbers that all tasks return at once, 256 MB, where a Hessian is computed
 NUM_JOINED_TASKS = 2  # tasks of an evaluation of joined shards: one per core of a small machine
+MIN_SAMPLE_BYTES = 2**20  # of the rows that stand for all in a `RowSample`
 
 
 class Target:
@@ -243,6 +244,60 @@ def _sum(parts: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
     log_densities, scores = zip(*parts, strict=True)
     with np.errstate(over="ignore", invalid="ignore"):  # infinite at points far away
         return np.sum(log_densities, axis=0), np.sum(scores, axis=0)
+
+
+class RowSample(Target):
+    r"""The rows of a few shards, which stand for all rows, for searches on large data.
+
+    The sum over $m$ shards is scaled up to all $K$, and made exact to first order at an anchor $a$:
+
+    $$\log p(u) \approx \frac K m \sum_{k \in m} \ell_k(u) + c^\top (u - a), \qquad
+      c = \nabla \log p(a) - \frac K m \sum_{k \in m} \nabla \ell_k(a).$$
+
+    So a mode of the posterior at the anchor is one of the sample.
+    """
+
+    def __init__(self, target: Target, shards: Sequence[int], anchor: Float[np.ndarray, " dim"]):
+        self.shard_cache = target.shard_cache
+        self.executor = target.executor
+        self.shards = shards
+        self.anchor = jnp.asarray(anchor)
+        self._frame = None
+        self._correction = target(self.anchor[None])[1][0] - self._sum(self.anchor[None])[1][0]
+
+    @classmethod
+    def of(cls, target: Target, anchor: Float[np.ndarray, " dim"]) -> "RowSample | None":
+        """Return a sample of at most half of the rows, None if they are few or shards uneven."""
+        if target.shard_cache.partition.uneven_counts is not None:
+            return None
+        shard_bytes = max(1, target.shard_cache.shards[0].num_bytes)
+        num_shards = max(NUM_JOINED_TASKS, -(-MIN_SAMPLE_BYTES // shard_bytes))
+        if 2 * num_shards > target.num_shards:
+            return None
+        shards = np.arange(num_shards) * target.num_shards // num_shards
+        return cls(target, shards.tolist(), anchor)
+
+    def __call__(
+        self, points: Points, only: Sequence[int] | None = None
+    ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+        log_densities, scores = (
+            self._sum(points) if only is None else super().__call__(points, only)
+        )
+        steps = jnp.asarray(points) - self.anchor
+        return log_densities + steps @ self._correction, scores + self._correction
+
+    def hessian_products(
+        self, point: Vector, directions: Directions
+    ) -> Float[Array, "direction dim"]:
+        scale = self.num_shards / len(self.shards)
+        return scale * super().hessian_products(point, directions)
+
+    def _sum(self, points: Points) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
+        return super().__call__(points, self.shards)
+
+    @cached_property
+    def _tasks(self) -> tuple[list[Task], int]:
+        return _cut(self.shards, MAX_TASKS), 0
 
 
 class Minibatch:

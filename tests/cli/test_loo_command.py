@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 import vcmc
 from vcmc.cli.commands import main
+from vcmc.cli.inputs import load_model
 from vcmc.results.draw_files import read_tree
 from vcmc.results.tree import make_tree
 
@@ -103,3 +104,30 @@ def test_moment_matching_makes_an_outlier_reliable(tmp_path):
     arguments = write_regression(tmp_path, outlier=20.0)
     assert "moment_matching=True" in run_vcmc("loo", *arguments, code=3)
     assert "Pareto k is above" not in run_vcmc("loo", *arguments, "--moment-matching")
+
+
+def test_models_are_compared(tmp_path):
+    result, model, data = write_regression(tmp_path)
+    with (tmp_path / "models.py").open("a") as file:
+        file.write("""
+wide = vcmc.Model(
+    space={"beta": vcmc.Real(2)},
+    log_prior=plain.log_prior,
+    log_likelihood=lambda params, rows: dist.Normal(rows["x"] @ params["beta"], 3).log_prob(
+        rows["y"]
+    ),
+)
+""")
+    wide = model.replace("plain", "wide")
+    output = run_vcmc("loo", result, model, data, "--against", result, wide)
+    tree, rows = read_tree(result), dict(np.load(data))
+    elpds = {
+        name: vcmc.loo(tree, load_model(location, rows), rows, progress=False)
+        for name, location in (("plain", model), ("wide", wide))
+    }
+    table = vcmc.loo_compare(elpds)
+    assert "elpd_diff" in output
+    assert f"{table['elpd_diff']['wide']:.2f}" in output
+    assert output.index(f"{result} plain 0 ") < output.index(f"{result} wide 1 ")
+    output = run_vcmc("loo", result, model, data, "--against", result, model, code=1)
+    assert "must name another result or model" in output

@@ -54,3 +54,37 @@ def test_a_run_with_groups_predicts_known_and_new_groups(tmp_path):
     known = np.sqrt(0.25 + 0.25 / 8)
     np.testing.assert_allclose(table["sd"][[0, 2]], known, rtol=0.05)
     assert 1.4 < table["sd"][1] < 2.4  # the sd of the counties' means is 1.8
+
+
+REGIONS = """
+import numpyro, numpyro.distributions as dist
+
+def incomes(region, income=None):
+    with numpyro.plate("region", 3):
+        mean = numpyro.sample("mean", dist.Normal(0, 10))
+    numpyro.sample("income", dist.Normal(mean[region], 1), obs=income)
+"""
+
+
+def test_a_run_with_categories_predicts_labels_of_new_rows(tmp_path):
+    """The rows in the run directory are numbers of levels; new rows lack the first level."""
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    generator = np.random.default_rng(0)
+    region = np.tile(["north", "south", "west"], 60)
+    income = np.tile([0.0, 10.0, 20.0], 60) + generator.normal(size=180)
+    pd.DataFrame({"region": region, "income": income}).to_csv(tmp_path / "old.csv", index=False)
+    pd.DataFrame({"region": ["west", "south"]}).to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "models.py").write_text(REGIONS)
+    location, run = f"{tmp_path}/models.py:incomes", str(tmp_path / "run")
+    result = CliRunner().invoke(main, ["run", location, str(tmp_path / "old.csv"), "--out", run])
+    assert result.exit_code == 0, result.output
+    out = tmp_path / "out.parquet"
+    command = ["predict", run, location, str(tmp_path / "new.csv"), "--out", str(out)]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(pd.read_parquet(out)["mean"], [20, 10], atol=0.5)
+    pd.DataFrame({"region": ["east"]}).to_csv(tmp_path / "new.csv", index=False)
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1
+    assert "must hold levels that are known, 'north', 'south', 'west'; got 'east'" in result.output

@@ -67,3 +67,13 @@ def test_what_is_no_stream_of_rows_is_refused():
     grouped = GroupedPartition(vcmc.split(ROWS, 2, groups="y"), "y")
     with pytest.raises(TypeError, match="not split by groups"):
         RowStream(grouped)
+
+
+def test_text_in_files_becomes_numbers_of_the_levels_that_are_known(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "rows.csv").write_text("region,y\nsouth,1\nnorth,2\nsouth,3\n")
+    levels = {"region": np.array(["east", "north", "south"])}
+    (batch,) = RowStream(FileRows(tmp_path / "rows.csv", None, levels)).batches()
+    assert batch["region"].tolist() == [2, 1, 2]
+    with pytest.raises(ValueError, match=r"must hold levels that are known, .*got 'south'"):
+        next(RowStream(FileRows(tmp_path / "rows.csv", None, {"region": ["north"]})).batches())

@@ -8,7 +8,7 @@ import pytest
 import vcmc
 from vcmc.diagnostics.mode_search import find_modes, other_mode
 from vcmc.linalg.whitening import Whitening
-from vcmc.target import Target
+from vcmc.target import RowSample, Target
 
 CENTRE = 4.0  # of a mode, in its sds
 
@@ -101,3 +101,44 @@ def test_four_modes_are_found_from_one(normal_mixture):
     corners = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * 6.0
     mixture = normal_mixture([0.1, 0.2, 0.3, 0.4], corners, [np.eye(2)] * 4)
     np.testing.assert_allclose(search(mixture, 5).shares, [0.4, 0.3, 0.2, 0.1], atol=1e-3)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.002])
+def test_a_mode_of_many_rows_is_found_though_some_are_searched_first(shift):
+    """y is about θ², so that θ and −θ fit alike; the prior shifts them a little."""
+    model = vcmc.Model(
+        {"theta": vcmc.Real()},
+        lambda params: -0.5 * (params["theta"] - shift) ** 2,
+        lambda params, rows: -0.5 * (rows["y"] - params["theta"] ** 2) ** 2,
+    )
+    y = 4 + np.random.default_rng(0).normal(size=2**20)
+    full = Target(model, vcmc.split({"y": y}, 16), vcmc.executors.Local())
+    top = np.sqrt(y.mean())
+    assert RowSample.of(full, np.array([top])).shards == [0, 8]
+    drawn = top + np.random.default_rng(1).normal(size=(400, 1)) / (4 * len(y)) ** 0.5
+    found = find_modes(full, Whitening.from_draws(drawn), drawn, seed=0)
+    assert len(found.modes) == 2
+    expected = 1 / (1 + np.exp(-2 * shift * top))
+    np.testing.assert_allclose(found.shares[found.own], expected, rtol=1e-3)
+
+
+def test_of_many_rows_with_one_hill_only_some_are_evaluated(monkeypatch):
+    model = vcmc.Model(
+        {"theta": vcmc.Real()},
+        lambda params: -0.5 * params["theta"] ** 2,
+        lambda params, rows: -0.5 * (rows["y"] - params["theta"]) ** 2,
+    )
+    y = np.random.default_rng(0).normal(size=2**20)
+    full = Target(model, vcmc.split({"y": y}, 16), vcmc.executors.Local())
+    counts = []
+    evaluate = Target.__call__
+
+    def counting(self, points, only=None):
+        if only is None and not isinstance(self, RowSample):
+            counts.append(len(points))
+        return evaluate(self, points, only)
+
+    monkeypatch.setattr(Target, "__call__", counting)
+    drawn = y.mean() + np.random.default_rng(1).normal(size=(400, 1)) / len(y) ** 0.5
+    assert not find_modes(full, Whitening.from_draws(drawn), drawn, seed=0).is_several
+    assert sum(counts) == 1  # the anchor

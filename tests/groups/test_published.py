@@ -83,6 +83,7 @@ def test_item_response_against_its_published_reference():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # five runs of models with groups
 def test_item_response_in_five_batches_of_students(tmp_path):
     data = published("irt.npz")
     rows = {name: data[name] for name in ("student", "question", "correct")}
@@ -97,7 +98,8 @@ def test_item_response_in_five_batches_of_students(tmp_path):
         warnings.simplefilter("ignore", vcmc.DoubtfulWarning)  # of the first 80 students
         vcmc.infer(model, batches[0], num_shards=2, store=tmp_path, progress=False, locals="none")
         for batch in batches[1:]:
-            tree = vcmc.update(tmp_path, model, batch, num_shards=2, progress=False)
+            kept = None if batch is batches[-1] else "none"  # local draws take half of the time
+            tree = vcmc.update(tmp_path, model, batch, num_shards=2, progress=False, locals=kept)
     assert tree.attrs["verdict"] == "good", tree.attrs["verdict_text"]
     bounds = {"mean_ability": (0.03, 0.03), "difficulty": (0.03, 0.03), "ability": (0.05, 0.05)}
     for name, (of_mean, of_sd) in bounds.items():

@@ -94,3 +94,14 @@ def test_an_error_of_a_combiner_is_one_of_combining(scale_model):
         vcmc.infer(model, rows, combiner=Broken(), **arguments)
     combined = vcmc.combine(caught.value.tree, combiner=Consensus())  # its space is known, too
     assert (combined["posterior"]["scale"] > 0).all()
+
+
+@pytest.mark.parametrize("num_draws", [1000, 1001, 1003])
+def test_draws_in_any_number_have_chains_for_arviz(num_draws):
+    """1001 = 7 · 143 and 1003 = 17 · 59: four, three and two chains do not divide them."""
+    arviz_stats = pytest.importorskip("arviz_stats")
+    tree = vcmc.combine({"beta": BETA}, num_draws=num_draws, combiner=Average())
+    sizes = tree["posterior"].sizes
+    assert sizes["chain"] > 1
+    assert sizes["chain"] * sizes["draw"] == num_draws
+    assert not arviz_stats.summary(tree).isna().any(axis=None)

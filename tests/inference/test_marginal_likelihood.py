@@ -230,3 +230,22 @@ def test_several_modes_have_a_proposal_each():
     found = vcmc.evidence(tree, model, {"y": y})
     assert_close(found, exact)
     assert found.method == "importance sampling"
+
+
+def test_other_rows_than_those_of_the_fit_are_refused(fitted):
+    tree, model, rows = fitted
+    few = {name: array[:100] for name, array in rows.items()}
+    with pytest.raises(ValueError, match="that the model was fitted to, 300 rows; got 100"):
+        vcmc.evidence(tree, model, few)
+
+
+def test_rows_that_are_impossible_at_all_draws_are_refused():
+    def coin(y):
+        share = numpyro.sample("share", dist.Beta(2.0, 5.0))
+        numpyro.sample("y", dist.Bernoulli(share), obs=y)
+
+    model = vcmc.from_numpyro(coin, {"y": np.zeros(50)})
+    draws = np.linspace(0.1, 0.3, 400).reshape(1, -1)
+    tree = make_tree({"posterior": {"share": draws}}, {"num_shards": 2})
+    with pytest.raises(ValueError, match="not finite at any of 200 posterior draws"):
+        vcmc.evidence(tree, model, {"y": np.full(50, 5.0)})

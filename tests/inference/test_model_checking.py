@@ -286,7 +286,7 @@ def test_what_cannot_be_checked_is_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("statistic", "message"),
     [
-        (lambda values: values, r"must return one number for an array of values; got array"),
+        (lambda values: values, r"must return one number .*; got an array of shape \(\d+,\)\."),
         (lambda _: "a", "must return one number for an array of values; got 'a'"),
         (lambda _: None, "must return one number for an array of values; got None"),
         (lambda _: float("nan"), "must return one number for an array of values; got nan"),

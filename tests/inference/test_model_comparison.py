@@ -52,6 +52,17 @@ def test_the_table_is_arvizs(results):
     assert table["dse"]["worse"] == pytest.approx(np.sqrt(200) * float(difference.std()))
 
 
+def test_differences_are_printed_in_lines_of_80_characters(results):
+    table = vcmc.loo_compare(results)
+    lines = str(table).splitlines()
+    assert "elpd_diff" in lines[0]
+    assert "dse" in lines[0]
+    assert "..." not in str(table)
+    assert max(map(len, lines)) <= 80
+    assert f"{table['elpd_diff']['worse']:.2f}" in lines[2]
+    assert type(table[["elpd_diff"]]).__name__ == "DataFrame"
+
+
 def test_terms_of_large_groups_do_not_vanish(results):
     """exp(-5000) is zero; the weights are those of terms near one."""
     shifted = {name: result(elpd.elpd_i.to_numpy() - 5000) for name, elpd in results.items()}

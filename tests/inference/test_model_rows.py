@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import vcmc
+from vcmc.results.tree import make_tree
 
 REGIONS = ["north", "south", "west"]
 rng = np.random.default_rng(0)
@@ -202,3 +203,65 @@ def test_pymc_models_number_text_by_their_coords():
         pm.Normal("obs", mean[region], 1, observed=y)
     with pytest.raises(ValueError, match=r"rows\['region'\] is text, and the model must say which"):
         vcmc.from_pymc(unnamed, FRAME[["region", "y"]])
+
+
+def test_rows_of_files_are_predicted_by_their_labels(tmp_path):
+    pytest.importorskip("pyarrow")
+    model = vcmc.from_numpyro(by_region, FRAME[["region", "y"]])
+    draws = np.tile([0.0, 10.0, 20.0], (1, 200, 1))
+    tree = make_tree({"posterior": {"mean": draws}}, {"num_shards": 1})
+    new = pd.DataFrame({"region": ["west", "south"]})  # without north: the first is not number 0
+    new.to_csv(tmp_path / "new.csv", index=False)
+    new.to_parquet(tmp_path / "new.parquet")
+    expected = vcmc.predict(tree, model, new, progress=False)["mean"]
+    np.testing.assert_allclose(expected, [20, 10], atol=0.5)
+    for name in ("new.csv", "new.parquet"):
+        predicted = vcmc.predict(tree, model, tmp_path / name, progress=False)["mean"]
+        np.testing.assert_array_equal(predicted, expected)
+
+
+@pytest.mark.parametrize("form", ["memory", "parquet", "split"])
+def test_rows_without_the_outcome_are_refused(form, tmp_path):
+    """NumPyro would draw it, and the log likelihood would be that of random numbers."""
+    model = vcmc.from_numpyro(by_region, FRAME[["region", "y"]])
+    tree = make_tree({"posterior": {"mean": np.zeros((1, 200, 3))}}, {"num_shards": 2})
+    rows = FRAME[["region"]]
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+        rows.to_parquet(tmp_path / "rows.parquet")
+        rows = tmp_path / "rows.parquet"
+    elif form == "split":
+        rows = vcmc.split({"region": np.zeros(300, int)}, 2)
+    message = (
+        r"columns that the model reads, \['region', 'y'\]; \['y'\] are missing from \['region'\]"
+    )
+    for verb in (vcmc.loo, vcmc.evidence, vcmc.diagnose):
+        with pytest.raises(ValueError, match=message):
+            verb(tree, model, rows)
+    with pytest.raises(ValueError, match=message):
+        vcmc.infer(model, rows, num_shards=2)
+
+
+def test_a_model_with_other_numbers_of_levels_is_refused():
+    """Its levels were learnt from other rows: north would be number 1, and not number 0."""
+    labels = {"dims": {"mean": np.array(["region"])}, "coords": {"region": np.array(REGIONS)}}
+    tree = make_tree({"posterior": {"mean": np.zeros((1, 200, 3))}, **labels}, {"num_shards": 1})
+    frame = FRAME.replace("south", "east")[["region", "y"]]
+    others = vcmc.from_numpyro(by_region, frame)
+    with pytest.raises(ValueError, match=r"'east', 'north', 'west'\] along 'region', but the tree"):
+        vcmc.predict(tree, others, frame, progress=False)
+
+
+def test_frames_with_columns_in_another_order_are_refused():
+    def regression(x, y=None):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.sample("y", dist.Normal(x @ beta, 1), obs=y)
+
+    x = pd.DataFrame({"age": [1.0, 2.0], "income": [3.0, 5.0]})
+    model = vcmc.from_numpyro(regression, {"x": x, "y": np.zeros(2)})
+    tree = make_tree({"posterior": {"beta": np.zeros((1, 200, 2))}}, {"num_shards": 1})
+    with pytest.raises(
+        ValueError, match=r"in their order, \['age', 'income'\]; got \['income', 'age"
+    ):
+        vcmc.predict(tree, model, {"x": x[["income", "age"]]}, progress=False)
+    vcmc.predict(tree, model, {"x": x.to_numpy()}, progress=False)  # without names

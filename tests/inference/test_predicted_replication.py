@@ -3,6 +3,8 @@
 import copy
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import vcmc
@@ -168,3 +170,44 @@ def test_what_cannot_be_replicated_is_refused(tree, parquet):
         check(tree, model, FileRows(parquet, columns), observed="half")
     with pytest.raises(ValueError, match=r"data's values of 'y', one of \['group', 'half', 'y0'"):
         check(tree, model, parquet)
+
+
+def test_the_column_that_the_model_predicts_without_is_the_data(tree):
+    """The site is called obs, and its column length."""
+
+    def lengths(group, age, length=None, *, num_groups):
+        with numpyro.plate("groups", num_groups):
+            alpha = numpyro.sample("alpha", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.sample("obs", dist.Normal(alpha[group, 0] + age, 1.0), obs=length)
+
+    def grouped(group, age, length=None, *, num_groups):
+        numpyro.sample("mu", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.sample("tau", dist.HalfNormal(1))
+        lengths(group, age, length, num_groups=num_groups)
+
+    rows = {"group": np.repeat(LABELS, 5), "age": np.zeros(120), "length": np.ones(120)}
+    model = vcmc.from_numpyro(grouped, rows, groups="group", num_groups="num_groups")
+    result = vcmc.posterior_check(
+        tree, model, rows, statistics=["mean"], num_draws=NUM_DRAWS, progress=False
+    )
+    assert "statistics of 'obs'" in str(result)
+    np.testing.assert_allclose(result.observed, 1.0)
+
+
+def test_the_data_of_an_observed_variable_of_pymc_are_found():
+    pm = pytest.importorskip("pymc")
+    rows = {"age": np.zeros(60), "bought": np.ones(60)}
+    with pm.Model() as pymc_model:
+        slope = pm.Normal("slope", 0, 1)
+        mean = slope * pm.Data("age", rows["age"])
+        pm.Normal("y", mean, 1, observed=pm.Data("bought", rows["bought"]))
+    slopes = make_tree({"posterior": {"slope": np.zeros((1, 60))}}, {"num_shards": 2})
+    result = vcmc.posterior_check(
+        slopes,
+        vcmc.from_pymc(pymc_model, rows),
+        rows,
+        statistics=["mean"],
+        num_draws=NUM_DRAWS,
+        progress=False,
+    )
+    np.testing.assert_allclose(result.observed, 1.0)

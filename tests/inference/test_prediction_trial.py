@@ -56,9 +56,9 @@ def test_columns_that_the_model_does_not_use_are_ignored(model, plain, tree):
 
 
 def test_missing_columns_are_named(model, plain, tree):
-    with pytest.raises(ValueError, match=r"columns \['x'\] .*Its other arguments are \['z', 'y'\]"):
+    with pytest.raises(ValueError, match=r"fitted to, \['z'\] are missing, .* with \['x'\] \("):
         vcmc.predict(tree, model, {"x": NEW["x"]}, progress=False)
-    with pytest.raises(ValueError, match=r"the columns \['z'\] \(KeyError: 'x'\)"):
+    with pytest.raises(ValueError, match=r"new rows with z: float64 \(KeyError: 'x'\)"):
         vcmc.predict(tree, plain, {"z": NEW["z"]}, progress=False)
 
 
@@ -70,7 +70,7 @@ def test_text_in_place_of_numbers_is_refused(model, plain, tree):
 
 
 def test_other_shapes_missing_values_and_no_rows_are_refused(model, tree):
-    with pytest.raises(ValueError, match="it fails on new rows with the columns"):
+    with pytest.raises(ValueError, match=r"new rows with x: float64 of shape \(3,\), z: f"):
         vcmc.predict(tree, model, {**NEW, "x": np.ones((4, 3))}, progress=False)
     with pytest.raises(ValueError, match=r"rows\['z'\] must be finite"):
         vcmc.predict(tree, model, {**NEW, "z": np.array([1, np.nan, 1, 1])}, progress=False)
@@ -78,6 +78,11 @@ def test_other_shapes_missing_values_and_no_rows_are_refused(model, tree):
         vcmc.predict(tree, model, {"x": np.ones((0, 2)), "z": np.ones(0)}, progress=False)
     with pytest.raises(ValueError, match="same number of rows"):
         vcmc.predict(tree, model, {**NEW, "z": np.ones(5)}, progress=False)
+    with pytest.raises(ValueError, match="x: 1, z: 4"):  # not that the model fails
+        vcmc.predict(tree, model, {**NEW, "x": np.ones((1, 2))}, progress=False)
+    for single in (1.0, "a", np.ones(())):
+        with pytest.raises(ValueError, match="one entry per row; got a single value"):
+            vcmc.predict(tree, model, {**NEW, "z": single}, progress=False)
 
 
 def test_names_and_trees_of_other_models_are_refused(model, tree):

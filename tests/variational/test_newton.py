@@ -109,7 +109,11 @@ def test_it_settles_on_a_slope_beside_a_cliff():
         warnings.simplefilter(
             "ignore", vcmc.DoubtfulWarning
         )  # affine maps are not all that it takes
-        tree = vcmc.infer(model, partition, shard_draws=1000, seed=0, progress=False)
+        # a bent map would take over before it settles
+        combiner = Variational(optimizer=Newton(max_unsettled=1_000_000))
+        tree = vcmc.infer(
+            model, partition, combiner=combiner, shard_draws=1000, seed=0, progress=False
+        )
     assert "Newton" not in tree.attrs["verdict_text"]
     objective = tree["optimization"]["objective"].values
     assert np.ptp(objective[-4:]) < 0.05  # alternating steps differ by half a nat
@@ -178,6 +182,17 @@ def test_an_unfinished_optimization_warns():
     draws = jnp.asarray(3.0 + np.random.default_rng(0).normal(size=(2, 300, 3)))
     found, _ = maximize(None, draws, wiggly(20.0), max_iterations=1)
     assert "had not settled after 1 iterations: raise its max_iterations" in found.warning
+
+
+def test_a_search_that_needs_a_larger_batch_ends_if_asked_to():
+    draws = jnp.asarray(3.0 + np.random.default_rng(0).normal(size=(2, 2000, 3)))
+    target = wiggly(20.0)
+    settled, _ = maximize(None, draws, target)
+    assert not settled.is_unsettled
+    brief, _ = maximize(None, draws, target, max_unsettled=32)
+    assert brief.is_unsettled
+    assert len(brief.evaluated[0]) == 32
+    assert len(brief.values) < len(settled.values)
 
 
 def test_same_seed_same_path(gaussian_shards):

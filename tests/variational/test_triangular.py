@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
+from vcmc.linalg.sobol import sobol_points
 from vcmc.variational.triangular import MAX_LOG_SCALE, TriangularMap
 
 STEP = 1e-5
@@ -53,6 +55,21 @@ def test_gradients_are_those_of_the_objective(bent, base):
         objective(bent.parameters + step) - objective(bent.parameters - step) for step in steps
     ]
     np.testing.assert_allclose(gradient, np.array(differences) / (2 * STEP), atol=1e-6)
+
+
+def test_the_curvature_is_that_of_a_normal_target():
+    """By differences of the gradient, at evenly spread base points, where all terms are zero."""
+    affine = TriangularMap.affine(np.zeros(2), np.eye(2), (1, 0))
+    base = ndtri(sobol_points(2**14, 2, np.random.default_rng(0)))
+
+    def gradient(parameters):
+        bent = affine.with_parameters(parameters)
+        forward = bent.forward(base)
+        return bent.gradient(forward, -forward.white)
+
+    steps = 1e-4 * np.eye(len(affine.parameters))
+    differences = [(gradient(-step) - gradient(step)) / 2e-4 for step in steps]
+    np.testing.assert_allclose(affine.curvature(base), differences, atol=0.02)
 
 
 def test_the_inverse_leads_back(bent, base):

@@ -19,6 +19,7 @@ from .console import (
     print_line,
     print_text,
 )
+from .evidence_command import evidence_command
 from .loo_command import loo_command
 from .predict_command import predict_command
 from .update_command import forget_command, log_command, update_command
@@ -45,6 +46,7 @@ def main() -> None:
 
 
 main.add_command(loo_command)
+main.add_command(evidence_command)
 main.add_command(predict_command)
 main.add_command(check_command)
 main.add_command(update_command)

@@ -22,6 +22,7 @@ from ..inference.combination import combine
 from ..inference.cross_validation import loo
 from ..inference.diagnosis import diagnose
 from ..inference.local_tasks import LocalsMode
+from ..inference.marginal_likelihood import LogEvidence, evidence
 from ..inference.model_rows import model_rows
 from ..inference.pipeline import infer
 from ..inference.refinement import refine
@@ -244,6 +245,32 @@ def leave_one_out(
             moment_matching=moment_matching,
             executor=pool,
             progress="lines",
+        )
+    finally:
+        pool.close()
+
+
+def log_evidence(
+    path: str,
+    model: str,
+    data: str,
+    columns: Columns | None,
+    names: GroupNames = NO_GROUPS,
+    *,
+    num_draws: int,
+    seed: int = 0,
+    executor: str = "local",
+) -> LogEvidence:
+    """Estimate the log marginal likelihood of a result's model on the rows of a data file."""
+    tree = load_result(path)
+    weights = weights_of(tree, None)
+    columns = with_column(columns_in_data(data, columns), weights)
+    loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
+    partition = split_as_before(path, loaded_model, rows, tree, columns)
+    pool = parse_executor(executor)
+    try:
+        return evidence(
+            tree, loaded_model, partition, num_draws=num_draws, executor=pool, seed=seed
         )
     finally:
         pool.close()

@@ -13,6 +13,7 @@ RESUME_HINT = "the same command goes on after the last complete part."
 
 @click.command(
     "predict",
+    short_help="Predict new rows, from a file to a file.",
     epilog=options.examples(
         "predict runs/a model.py:model new.parquet --out predictions.parquet",
         "predict runs/a model.py:model new.parquet --name y --num-draws 500",
@@ -56,8 +57,8 @@ def predict_command(
     """Predict new rows: draw their values from the model at draws of the posterior.
 
     RUN is a run directory or an ArviZ file, FILE.PY:NAME its model, and ROWS the new rows: a
-    Parquet file or a folder of them, a Zarr store, or a NumPy file (.npz). They need not have the
-    column that is predicted.
+    Parquet or CSV file or a folder of them, a Zarr store, or a NumPy file (.npz). They need not
+    have the column that is predicted.
 
     Writes the mean, sd and 5 %, 50 % and 95 % quantiles of every row, in the order of the rows. The
     same command resumes one that was interrupted.

@@ -4,16 +4,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..data.columns import Columns
-from ..data.files import MANIFEST, FilePartition
 from ..data.row_blocks import RowStream
 from ..data.size import FileRows
+from ..errors import StoreError
+from ..inference.assessment import weights_of
 from ..inference.prediction import predict
 from ..model import Model
-from .inputs import GroupNames, columns_in_data, load_model, load_result, load_rows, parse_executor
-from .jobs import ROWS
+from .inputs import (
+    GroupNames,
+    columns_in_data,
+    load_model,
+    load_model_and_rows,
+    load_result,
+    load_rows,
+    parse_executor,
+)
+from .update_job import first_rows
 
 
 def predict_rows(
@@ -46,9 +53,16 @@ def predict_rows(
         executor: where rows are simulated.
     """
     tree = load_result(path)
-    rows = _new_rows(data, columns_in_data(data, columns))
-    fitted_rows = None if fitted is None else _rows(fitted, columns_in_data(fitted, columns))
-    loaded_model = _model(path, model, rows, fitted_rows, names)
+    chosen = columns_in_data(data, columns)
+    chosen = None if chosen is None else _present(data, chosen)
+    rows = _rows(data, chosen)
+    if fitted is not None:
+        chosen = columns_in_data(fitted, columns)
+        loaded_model, _ = load_model_and_rows(model, fitted, chosen, names)
+    elif (known := _fitted_rows(Path(path), weights_of(tree, None))) is not None:
+        loaded_model = load_model(model, known, names)
+    else:
+        loaded_model = _model_of_new_rows(model, data, chosen, names)
     pool = parse_executor(executor)
     try:
         predict(
@@ -72,40 +86,35 @@ def _rows(path: str, columns: Columns | None) -> Any:
     return rows if isinstance(rows, Mapping) else FileRows(rows, columns)
 
 
-def _new_rows(path: str, columns: Columns | None) -> Any:
-    """Return new rows, without the arrays of a column that they lack, e.g. the predicted one."""
-    if columns is None:
-        return _rows(path, None)
-    present = _first(_rows(path, None))
+def _fitted_rows(path: Path, weights: str | None) -> dict[str, Any] | None:
+    """Return the rows of a shard of a run directory; None if it is none, or has no rows."""
+    if not path.is_dir():
+        return None
+    try:
+        return first_rows(path, weights)
+    except StoreError:
+        return None
+
+
+def _present(path: str, columns: Columns) -> Columns:
+    """Return columns without the arrays of one that new rows lack, e.g. the predicted one."""
+    present = next(RowStream(_rows(path, None)).batches())
     kept = {
         name: source
         for name, source in columns.items()
         if not isinstance(source, str) or source in present
     }
-    return _rows(path, kept or columns)
+    return kept or columns
 
 
-def _model(path: str, location: str, rows: Any, fitted: Any, names: GroupNames) -> Model:
-    """Return the model, whose shapes are learnt from the rows that it was fitted to, if known."""
-    folder = Path(path) / ROWS
-    if fitted is not None:
-        return load_model(location, _first(fitted), names)
-    if (folder / MANIFEST).exists():
-        shard = FilePartition(folder).load(0)
-        is_row = np.asarray(shard.weights) > 0
-        arrays = {name: np.asarray(array)[is_row] for name, array in shard.rows.items()}
-        return load_model(location, arrays, names)
+def _model_of_new_rows(
+    location: str, data: str, columns: Columns | None, names: GroupNames
+) -> Model:
+    """Return the model, whose shapes are learnt from the new rows."""
     try:
-        return load_model(location, _first(rows), names)
+        return load_model_and_rows(location, data, columns, names)[0]
     except ValueError as error:
         raise ValueError(
             f"{error} These are the new rows: pass --fitted-to with the file that the model was "
             "fitted to, from which shapes are learnt."
         ) from error
-
-
-def _first(rows: Any) -> dict[str, Any]:
-    """Return the arrays, or the first batch of a file."""
-    for batch in RowStream(rows).batches():
-        return batch
-    raise ValueError("rows must hold at least one row; got none.")

@@ -79,7 +79,7 @@ def shaped(draws: Draws, shards: Subposteriors, evaluated: tuple[Draws, Draws] |
         evaluated: points at which the target was evaluated before, and its scores there.
     """
     target = cast(Target, shards.target)
-    if _is_cheap(target):
+    if is_cheap(target):
         # an optimizer that did not settle has evaluated nothing near its end
         if evaluated is not None and not lack_bends(draws, *evaluated):
             return Shaped(draws)
@@ -96,7 +96,8 @@ def shaped(draws: Draws, shards: Subposteriors, evaluated: tuple[Draws, Draws] |
     return Shaped(shape_draws(draws, *evaluated, target=target, seed=shards.seed))
 
 
-def _is_cheap(target: Target) -> bool:
+def is_cheap(target: Target) -> bool:
+    """Return whether a bent map of a target can be learned in seconds."""
     is_small = target.shard_cache.partition.is_small(MAX_BENT_BYTES)
     return is_small and target.model.local is None and target.model.space.dim <= MAX_BENT_DIM
 

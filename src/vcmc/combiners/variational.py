@@ -9,6 +9,7 @@ batches of points.
 The errata of the paper, and their corrections, are in `docs/errata.md`.
 """
 
+from dataclasses import replace
 from typing import ClassVar, NamedTuple, cast
 
 import equinox as eqx
@@ -39,11 +40,14 @@ from ..variational.optimizer import (
     random_batch,
 )
 from .base import AbstractCombiner, Combined, Needs, Subposteriors
-from .shapes import Shaped, shaped
+from .shapes import Shaped, is_cheap, shaped
 
 MAX_ALIGNMENTS = 5  # rounds of learning weights and aligning labels again
 NUM_COMPARISONS = 10  # batches by which the final weights are compared with the initial ones
 MAX_SILENT_LOSS = 0.05  # nats; a smaller loss needs no warning
+# Draws of a batch of Newton's method, where a bent map may be learned in its place: no affine map
+# settles on a bent posterior, and larger batches take longer than learning the map.
+MAX_BEFORE_BEND = 512
 MAX_ERROR = 5.0  # nats of Monte Carlo error, above which weights are guesses
 
 
@@ -111,6 +115,18 @@ class Variational(AbstractCombiner):
         self.family.check(space)
 
     def combine(self, shards: Subposteriors) -> Combined:
+        is_newton = isinstance(self.optimizer, Newton) and self.optimizer.max_unsettled is None
+        if is_newton and is_cheap(cast(Target, shards.target)):
+            brief = replace(cast(Newton, self.optimizer), max_unsettled=MAX_BEFORE_BEND)
+            shorter = Variational(self.family, self.entropy, brief, self.start)
+            combined, is_unsettled = shorter._combine(shards)
+            if combined.exact or not is_unsettled:
+                return combined
+            shards = replace(shards, learned=combined.learned)
+        return self._combine(shards)[0]
+
+    def _combine(self, shards: Subposteriors) -> tuple[Combined, bool]:
+        """Return combined draws, and whether the optimizer ended before it settled."""
         initial, final, results = self._optimize(shards)
         notes = [result.warning for result in results if result.warning]
         if self._needs_comparison(results):
@@ -123,7 +139,7 @@ class Variational(AbstractCombiner):
         if isinstance(self.optimizer, Newton):
             result = shaped(draws, shards, results[-1].evaluated)
         is_average = not result.exact
-        return Combined(
+        combined = Combined(
             jnp.asarray(result.draws),
             with_weights(objective.aggregator, weights).shard_weights() if is_average else None,
             {
@@ -136,6 +152,7 @@ class Variational(AbstractCombiner):
             result.exact,
             result.settings,
         )
+        return combined, results[-1].is_unsettled
 
     def _optimize(
         self, shards: Subposteriors

@@ -81,6 +81,11 @@ def level_numbers(
     return np.array([numbers[label] for label in labels], np.int64)
 
 
+def frame_dim(name: str) -> str:
+    """Return the dim along the columns of an array that is given as a data frame."""
+    return f"{name}_column"
+
+
 def text_coords(coords: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return those labels of dims that are text: levels of columns of the same names."""
     arrays = {dim: np.asarray(labels) for dim, labels in coords.items()}

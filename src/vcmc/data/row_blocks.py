@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .batches import batches, fingerprint_rows, is_large, with_arrays
+from .categories import Levels, encode_text
 from .columns import Batch, choose_columns
 from .files import FilePartition
 from .group_labels import checked_labels
@@ -35,10 +36,11 @@ class RowStream:
             raise TypeError("rows must be given as they are, not split by groups.")
 
     def batches(self) -> Iterator[Batch]:
-        """Yield columns of some rows as they are, whatever their types."""
+        """Yield columns of some rows as they are, but text whose levels are known as numbers."""
         rows = self.rows
         if isinstance(rows, FileRows):
-            return (choose_columns(batch, rows.columns) for batch in batches(rows.path))
+            chosen = (choose_columns(batch, rows.columns) for batch in batches(rows.path))
+            return (_with_numbers(batch, rows.levels or {}) for batch in chosen)
         if isinstance(rows, Partition):
             return iter([dict(rows.rows)])
         if isinstance(rows, AbstractPartition):
@@ -70,6 +72,12 @@ class RowStream:
             rows = {str(name): _hashable(np.asarray(column)) for name, column in columns.items()}
         found = fingerprint_rows(rows)
         return {name: [part["content"], part["checksum"]] for name, part in found.items()}
+
+
+def _with_numbers(batch: Batch, levels: Levels) -> Batch:
+    """Return the columns of a batch with numbers of levels in place of their text."""
+    text = {name: batch[name] for name in levels if name in batch}
+    return {**batch, **encode_text(text, levels)[0]}
 
 
 def _hashable(array: np.ndarray) -> np.ndarray:

@@ -5,7 +5,8 @@ lies elsewhere. So the log density is maximized from other points: on one shard 
 origin, their mirror images, and points of the axes; and on all rows from what these searches
 reach, from points at which the score of all rows points away from a known mode
 (`mode_starts.py`), and from where short ascents end elsewhere (`mode_ascents.py`). What is found is
-a start for the next round.
+a start for the next round. Where rows are many, all of this is done on some of them first, and on
+all only if they show a second hill, however small.
 
 Two hills between which the log density falls by less than `MIN_VALLEY` nats, on a straight line,
 are one if they are about equally wide: a bent map covers both. Modes are compared by the mass of
@@ -25,7 +26,7 @@ from ..linalg.stein import Matrix
 from ..linalg.whitening import Whitening
 from ..samplers.start import climb, climb_together, shard_curvature
 from ..space import Product
-from ..target import Target
+from ..target import RowSample, Target
 from .mode_ascents import astray
 from .mode_shape import Mode, mode_at, step_off_pass
 from .mode_starts import (
@@ -69,7 +70,17 @@ def find_modes(target: Target, whitening: Whitening, draws: Draws, seed: int) ->
     if not whitening.is_dense:
         return ModeSearch()
     with np.errstate(all="ignore"):  # points far from all mass
+        sample = RowSample.of(target, whitening.centre)
+        if sample and _has_one_hill(sample, whitening, draws, seed):
+            return ModeSearch()
         return _Search(target, whitening, draws, seed).run()
+
+
+def _has_one_hill(sample: Target, whitening: Whitening, draws: Draws, seed: int) -> bool:
+    """Return whether a search on some of the rows finds a single mode, however small others are."""
+    search = _Search(sample, whitening, draws, seed)
+    search.run()
+    return search.is_complete and not search.is_lost and len(search.modes) <= 1
 
 
 class _Search:
@@ -88,6 +99,7 @@ class _Search:
         self.modes: list[Mode] = []
         self.num_climbs = 0
         self.is_complete = True
+        self.is_lost = False  # whether no mode is near the centre
 
     def run(self) -> ModeSearch:
         """Search around the centre, and around every mode that is found."""
@@ -99,6 +111,7 @@ class _Search:
             return ModeSearch()
         own = self._add(self._climb(centre, _precision(self.whitening)))
         if own is None:
+            self.is_lost = True
             return ModeSearch()
         for point, curvature in from_shard:
             self._add(self._climb(point, self.target.num_shards * curvature))

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..data.params import to_params, to_points
+from ..data.rows import NUMBER_KINDS
 from ..diagnostics import convergence
 from ..diagnostics.integrals import check_integrals, integral_sentences
 from ..diagnostics.mode_search import find_modes
@@ -41,6 +42,7 @@ DIAGNOSIS_NUMBERS = ("pareto_k", "ksd", "ksd_p_value", "not_linear")
 
 ROW_WEIGHTS = "row_weights"  # the attribute of a tree with the column of the rows' weights
 
+MAX_LABELS = 5  # in a message
 ONE_SHARD = "The draws are those of chains on all rows, which have converged."
 
 Points = Float[np.ndarray, "chain draw dim"]
@@ -286,7 +288,8 @@ def posterior_points(tree: "DataTree", model: Model) -> Points:
     if missing := set(model.space) - set(posterior.data_vars):
         raise ValueError(
             f"the model has the parameters {list(model.space)}, but the tree has no draws of "
-            f"{sorted(missing)}."
+            f"{sorted(missing)}: it is a result of another model, with "
+            f"{sorted(map(str, posterior.data_vars))}."
         )
     for name, part in model.space.items():
         if (shape := posterior[name].transpose("chain", "draw", ...).shape[2:]) != part.shape:
@@ -294,8 +297,24 @@ def posterior_points(tree: "DataTree", model: Model) -> Points:
                 f"the model's {name!r} has the shape {part.shape}, but the tree's draws have "
                 f"{shape}: the tree is a result of another model."
             )
+    _check_labels(tree, model)
     points = np.asarray(to_points(model.space, draws_by_parameter(tree)))
     return points.reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
+
+
+def _check_labels(tree: "DataTree", model: Model) -> None:
+    """Refuse a model that numbers levels, or columns of a frame, in another way than the result."""
+    posterior = tree["posterior"]
+    for dim, own in model.levels.items():
+        if dim not in posterior.coords or posterior[dim].dtype.kind in NUMBER_KINDS:
+            continue
+        labels, names = posterior[dim].to_numpy().astype(str).tolist(), list(map(str, own))
+        if labels != names:
+            raise ValueError(
+                f"the model has the labels {names[:MAX_LABELS]} along {dim!r}, but the tree has "
+                f"{labels[:MAX_LABELS]}: numbers would mean other levels. Make the model from the "
+                f"rows that the result was fitted to, or with coords={{{dim!r}: [...]}}."
+            )
 
 
 def spaced_draws(points: Points, num_draws: int | None) -> Int[np.ndarray, " draw"]:

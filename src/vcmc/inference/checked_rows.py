@@ -77,7 +77,8 @@ def checked_rows(
         column = GROUP_CODES
     kept = {name for name in (column, options.observed, options.name) if name is not None}
     # text in files gets levels when it is split
-    read = model_rows(rows, model, keep=kept, refuses_text=column is None or column == GROUP_CODES)
+    refuses_text = column is None or column == GROUP_CODES
+    read = model_rows(rows, model, keep=kept, refuses_text=refuses_text, is_fit=False)
     cache = ShardCache(model, _partition(read, num_shards))
     columns = cache.shard(0).rows
     if column is not None and column != GROUP_CODES:

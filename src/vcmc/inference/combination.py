@@ -54,7 +54,7 @@ PARTIAL_PRIOR_DOUBT = (
     'there are and the stronger the prior is. Use prior="subposterior" unless the combiner '
     "corrects for this."
 )
-MAX_PARTS = 4  # into which draws of one chain are cut; ArviZ needs four draws of each
+PARTS, MIN_PART = 4, 4  # into which draws of one chain are cut; ArviZ needs four draws of each
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # points far from all mass
@@ -123,10 +123,13 @@ def combine_shards(
 def as_chains(draws: Any, num_chains: int) -> Any:
     """Return posterior draws in as many chains as the shards have, if they divide evenly.
 
-    Draws of shards with one chain are cut into four parts, for which ArviZ has an R-hat.
+    Others are cut into four parts, for which ArviZ has an R-hat; into three, two or more than four
+    if these divide them.
     """
     num_draws, dim = draws.shape
-    counts = (num_chains,) if num_chains > 1 else range(min(MAX_PARTS, num_draws // 4), 1, -1)
+    most = num_draws // MIN_PART
+    parts = [*range(min(PARTS, most), 1, -1), *range(PARTS + 1, most + 1)]
+    counts = [num_chains, *parts] if num_chains > 1 else parts
     count = next((count for count in counts if num_draws % count == 0), 1)
     return draws.reshape(count, -1, dim)
 

@@ -22,7 +22,7 @@ from .assessment import ROW_WEIGHTS, posterior_points, spaced_draws
 from .moment_matching import Posterior, full_posterior, match_moments
 from .pointwise import Pointwise, Reduction, Unit, pointwise, unit_log_likelihoods
 from .predictive_terms import EFFECTIVE, ELPD, MIN_LOO_DRAWS, PARETO_K, LooTerms, waic_terms
-from .preparation import result_target
+from .preparation import check_num_rows, result_target
 
 if TYPE_CHECKING:
     from arviz_stats import ELPDData
@@ -158,20 +158,8 @@ def _target_and_draws(
             f"{chains * draws}."
         )
     target = result_target(model, rows, int(tree.attrs.get("num_shards", 1)), executor, seed=0)
-    _check_num_rows(tree, target)
+    check_num_rows(tree, target)
     return target, points[:, spaced_draws(points, num_draws)]
-
-
-def _check_num_rows(tree: "DataTree", target: Target) -> None:
-    """Refuse rows that are not as many as those that the model was fitted to, where known."""
-    sizes = getattr(target.shard_cache.partition, "sizes", None)
-    if sizes is None or "shard_sizes" not in tree.attrs:
-        return
-    expected, count = int(np.sum(tree.attrs["shard_sizes"])), int(sum(map(np.sum, sizes)))
-    if count != expected:
-        raise ValueError(
-            f"rows must be those that the model was fitted to, {expected} rows; got {count}."
-        )
 
 
 def _relative_efficiency(

@@ -26,7 +26,7 @@ from ..samplers.proposals import MAX_POINTS, Proposal
 from ..target import Target
 from .arguments import check_integer
 from .assessment import posterior_points, weights_of
-from .preparation import result_target
+from .preparation import check_num_rows, result_target
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -109,7 +109,10 @@ def evidence(
         )
     check_integer("num_draws", num_draws, MIN_DRAWS)
     num_shards = int(tree.attrs.get("num_shards", 1))
-    target = result_target(model, rows, num_shards, executor, seed, weights_of(tree, weights))
+    column = weights_of(tree, weights)
+    target = result_target(model, rows, num_shards, executor, seed, column)
+    if column is None:  # rows of weight zero are not counted
+        check_num_rows(tree, target)
     points = posterior_points(tree, target.model)
     flat = points.reshape(-1, points.shape[2])
     if len(flat) < 2 * MIN_DRAWS:
@@ -150,6 +153,7 @@ def _estimate(
             _log_ratios(chosen, proposal, target)
             for chosen in (proposal.draw(num_draws, generator), flat[held_out])
         )
+        _check_possible(at_draws)
         ess = float(np.nanmin(convergence.ess(points[None])))
         importance, shape = importance_estimate(at_proposals)
         bridge = bridge_estimate(at_draws, at_proposals, min(count, max(1.0, ess)))
@@ -177,6 +181,16 @@ def _log_ratios(
     values = np.concatenate([np.asarray(target(jnp.asarray(batch))[0]) for batch in batches])
     log_ratios = values - proposal.log_density(points)
     return np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
+
+
+def _check_possible(at_draws: Float[np.ndarray, " draw"]) -> None:
+    """Refuse rows that are impossible at all draws, whose evidence would not be a number."""
+    if not np.isfinite(at_draws).any():
+        raise ValueError(
+            f"the log density is not finite at any of {len(at_draws)} posterior draws: the model "
+            "cannot have been fitted to these rows. Check that the tree belongs to the model, and "
+            "that the rows have the values that it expects, e.g. 0 and 1."
+        )
 
 
 def _judged(estimates: Estimates, verdict: str) -> LogEvidence:

@@ -252,8 +252,8 @@ def _apply(name: str, function: Function, part: Part, at_data: bool) -> list[flo
     for result in results:
         is_number = np.ndim(result) == 0 and np.asarray(result).dtype.kind in NUMBER_KINDS
         if not is_number or (at_data and np.isnan(float(result))):
+            found = f"an array of shape {np.shape(result)}" if np.ndim(result) else repr(result)
             raise ValueError(
-                f"statistics[{name!r}] must return one number for an array of values; got "
-                f"{result!r}."
+                f"statistics[{name!r}] must return one number for an array of values; got {found}."
             )
     return [float(result) for result in results]

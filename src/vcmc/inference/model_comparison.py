@@ -22,9 +22,11 @@ def loo_compare(elpds: Mapping[str, "ELPDData"]) -> "DataFrame":
     Returns:
         ArviZ's table, the best model first: `elpd_diff` is how much better the best one predicts
         than each (since ArviZ 1, on Python 3.12 and later, with a minus sign), `dse` the standard
-        error of that, and `weight` that of stacking.
+        error of that, and `weight` that of stacking. All columns of the data frame are printed.
     """
     from arviz_stats import compare
+
+    from ..results.elpd_table import ElpdTable  # slow to import
 
     _check_comparable(elpds)
     # ArviZ takes exponentials of elpd_i, which would be zero for large groups. Neither differences
@@ -35,7 +37,7 @@ def loo_compare(elpds: Mapping[str, "ELPDData"]) -> "DataFrame":
     exact = {"round_to": "none"} if "round_to" in signature(compare).parameters else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of ArviZ's calls of pandas
-        return compare(shifted, method="stacking", **exact)
+        return ElpdTable(compare(shifted, method="stacking", **exact))
 
 
 def _check_comparable(elpds: Any) -> None:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..data.batches import columns_of, is_large
-from ..data.categories import Levels, check_same_levels, encode_text, is_text
+from ..data.categories import Levels, check_same_levels, encode_text, frame_dim, is_text
+from ..data.files import FilePartition
+from ..data.partition import Partition
 from ..data.rows import original_columns
 from ..data.shard import AbstractPartition
 from ..data.size import FileRows
@@ -41,9 +43,23 @@ class ReadColumns:
         }
         if not columns:
             return dict(original_columns(rows))
+        for name, column in columns.items():
+            self._check_frame(name, column)
         text = [name for name, column in columns.items() if is_text(column)]
         unknown = self._unknown(text)
         return encode_text(columns, self.levels, skip=self.skip.union(unknown))[0]
+
+    def _check_frame(self, name: str, column: Any) -> None:
+        """Refuse an array given as a data frame whose columns are not those of the model."""
+        own = self.levels.get(frame_dim(name))
+        if own is None or not hasattr(column, "columns"):
+            return
+        names = [str(label) for label in column.columns]
+        if names != own.tolist():
+            raise ValueError(
+                f"the frame rows[{name!r}] must have the columns that the model was made with, in "
+                f"their order, {own.tolist()}; got {names}. Try frame[{own.tolist()}]."
+            )
 
     def in_file(self, rows: FileRows) -> FileRows:
         """Return the columns of rows that are read in batches."""
@@ -90,6 +106,7 @@ def model_rows(
     weights: str | None = None,
     keep: Collection[str] = (),
     refuses_text: bool = True,
+    is_fit: bool = True,
 ) -> Any:
     """Return rows in any form with those columns that a model reads, and text as numbers.
 
@@ -99,7 +116,10 @@ def model_rows(
         weights: the column with the weights of rows, which is kept.
         keep: further columns that are kept.
         refuses_text: whether text without known levels is refused, or left as it is.
+        is_fit: whether the model is evaluated at the rows, for which it needs all its columns.
     """
+    if is_fit:
+        _check_columns(rows, model)
     groups = model.local.groups if model.local else None
     skip = frozenset(name for name in (weights, groups) if isinstance(name, str))
     names = None if model.columns is None else skip.union(model.columns, keep)
@@ -117,3 +137,30 @@ def model_rows(
     if callable(rows) and not hasattr(rows, "columns"):
         return ReadLoader(rows, read)
     return read.in_memory(rows)
+
+
+def _check_columns(rows: Any, model: Model) -> None:
+    """Refuse rows without a column that the model reads: it would draw what it does not observe."""
+    present = _column_names(rows)
+    if model.columns is None or present is None:
+        return
+    if missing := [name for name in model.columns if name not in present]:
+        raise ValueError(
+            f"rows must have the columns that the model reads, {list(model.columns)}; {missing} "
+            f"are missing from {sorted(map(str, present))}."
+        )
+
+
+def _column_names(rows: Any) -> Collection[str] | None:
+    """Return the names of the columns of rows in any form; None if they are not known yet."""
+    if isinstance(rows, str | os.PathLike):
+        rows = FileRows(rows)
+    if isinstance(rows, FileRows):
+        return rows.columns or columns_of(rows.path)
+    if isinstance(rows, Partition):
+        return rows.rows
+    if isinstance(rows, FilePartition):
+        return rows.columns
+    if isinstance(rows, AbstractPartition) or (not hasattr(rows, "keys") and callable(rows)):
+        return None
+    return original_columns(rows)

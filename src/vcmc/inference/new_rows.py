@@ -81,7 +81,7 @@ def read_new_rows(
             a batch that is not read into memory.
     """
     column = model.local.groups if model.local else None
-    rows = model_rows(rows, model, weights, keep=kinds)
+    rows = model_rows(rows, model, weights, keep=kinds, is_fit=False)
     is_lazy = isinstance(rows, AbstractPartition | FileRows) or callable(rows)
     if not is_lazy and not is_large(rows):
         whole = conformed(_in_memory(rows, column), kinds, column)

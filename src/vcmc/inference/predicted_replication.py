@@ -6,7 +6,7 @@ replicate are those of its groups' local parameters, too.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,11 +23,12 @@ from ..data.size import FileRows
 from ..diagnostics.merged_statistics import MAX_POINTS
 from ..executors import AbstractExecutor
 from ..model import Model
+from ..models.host_simulator import AbstractHostSimulator
 from .checked_rows import CheckOptions, check_by, check_num_groups, checked_observed, row_labels
 from .model_rows import model_rows
-from .prediction import Prediction, planned_prediction
+from .prediction import Prediction, group_columns, planned_prediction
 from .prediction_blocks import as_drawn
-from .prediction_trial import first_rows
+from .prediction_trial import first_rows, try_model
 from .replication import Parts, Replicates, Response, draw_blocks, merged_blocks, parts_of
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def replicate_by_prediction(
     work: ReplicationWork,
 ) -> Replicates:
     """Return summaries of the data and of replicates at some draws of every chain."""
-    stream = RowStream(model_rows(rows, model, keep=options.columns, refuses_text=False))
+    rows = model_rows(rows, model, keep=options.columns, refuses_text=False, is_fit=False)
+    stream = RowStream(rows)
     plan = partial(planned_prediction, tree, model, stream, options.name, reduction=as_drawn)
     whole = plan(chosen=draws, key=work.key)
     observed = _observed_rows(rows, whole, options)
@@ -137,7 +139,10 @@ def _observed_rows(rows: Any, prediction: Prediction, options: CheckOptions) -> 
     is_path = isinstance(rows, str | os.PathLike)
     stream = RowStream(FileRows(rows) if is_path else rows)
     columns = first_rows(stream)
-    name = checked_observed(options.observed, prediction.trial.name, columns)
+    chosen = options.observed
+    if chosen is None and prediction.trial.name not in columns:
+        chosen = _unused_column(prediction, columns, options.by)
+    name = checked_observed(chosen, prediction.trial.name, columns)
     shape, expected = columns[name].shape[1:], prediction.trial.shape
     if shape != expected:
         raise ValueError(
@@ -148,6 +153,36 @@ def _observed_rows(rows: Any, prediction: Prediction, options: CheckOptions) -> 
         return ObservedRows(stream, name)
     check_by(options.by, columns)
     return ObservedRows(stream, name, options.by, _all_labels(stream, options.by))
+
+
+def _unused_column(
+    prediction: Prediction, columns: Mapping[str, np.ndarray], by: str | None
+) -> str | None:
+    """Return the column that the model is fitted to but predicts without, if there is one."""
+    model, simulator = prediction.model, prediction.model.simulate_rows
+    groups = model.local.groups if model.local else None
+    known = [name for name in model.columns or columns if name in columns]
+    if isinstance(simulator, AbstractHostSimulator):
+        known = [name for name in simulator.known_columns if name in columns]
+        unused = [name for name in known if name not in simulator.columns]
+    else:
+        unused = [
+            name
+            for name in known
+            if name != groups and _predicts_without(prediction, columns, name)
+        ]
+    unused = [name for name in unused if name not in (groups, by)]
+    return unused[0] if len(unused) == 1 else None
+
+
+def _predicts_without(prediction: Prediction, columns: Mapping[str, np.ndarray], name: str) -> bool:
+    others = RowStream({key: column for key, column in columns.items() if key != name})
+    extra = group_columns(prediction.local, others)
+    try:
+        try_model(prediction.model, others, prediction.trial.name, extra)
+    except ValueError:
+        return False
+    return True
 
 
 def _all_labels(stream: RowStream, by: str) -> np.ndarray:

@@ -32,7 +32,7 @@ from .model_rows import model_rows
 from .pointwise import Pointwise
 from .prediction_blocks import Block, BlockWork, as_drawn, map_blocks, summarized
 from .prediction_groups import LocalDraws, identity, local_draws
-from .prediction_trial import Trial, first_rows, try_model
+from .prediction_trial import Trial, first_rows, index_check, try_model
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
@@ -85,7 +85,7 @@ def predict(
     check_result(tree)
     check_simulates(model)
     check_seed(seed)
-    stream = RowStream(model_rows(rows, model, refuses_text=False))
+    stream = RowStream(model_rows(rows, model, refuses_text=False, is_fit=False))
     path = None if out is None else _check_out(out, stream, draws)
     points = posterior_points(tree, model)
     if num_draws is not None:
@@ -118,7 +118,7 @@ def planned_prediction(
     """Return the prediction of rows at chosen draws of every chain, after a trial."""
     points = posterior_points(tree, model)[:, chosen]
     local = local_draws(tree, model, chosen)
-    trial = try_model(model, stream, name, _group_columns(local, stream))
+    trial = try_model(model, stream, name, group_columns(local, stream))
     limit_programs(model)
     data = np.asarray(jax.random.key_data(key))
     work = BlockWork(points.reshape(-1, points.shape[2]), data, trial.name, reduction)
@@ -162,7 +162,9 @@ class Prediction:
         groups = self.model.local.groups if self.model.local else None
         raw = blocks_of(checked_batches(self.stream, self.trial.columns, groups), self.block_rows)
         size = None
+        check = index_check(self.model)
         for number, rows in enumerate(raw):
+            check({name: array for name, array in rows.items() if name != groups})
             if size is None:  # the only block, if it is not full, is padded less
                 count = num_entries(rows)
                 size = min(self.block_rows, 1 << (count - 1).bit_length())
@@ -241,7 +243,7 @@ def _joined(parts: list[Pointwise]) -> Pointwise:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _group_columns(local: LocalDraws | None, stream: RowStream) -> dict[str, np.ndarray]:
+def group_columns(local: LocalDraws | None, stream: RowStream) -> dict[str, np.ndarray]:
     """Return the covariates of the first rows' groups, if the model has a table of groups."""
     if local is None or (labels := first_rows(stream).get(local.local.groups)) is None:
         return {}

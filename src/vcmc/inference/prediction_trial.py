@@ -3,7 +3,7 @@
 Nothing is computed for models that JAX runs; the shapes of their values suffice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from ..data.rows import NUMBER_KINDS, as_rows, native
 from ..errors import describe
 from ..model import Model
 from ..models.host_simulator import AbstractHostSimulator
+from .index_check import IndexCheck
 from .prediction_blocks import simulate_at
 
 TRIAL_ROWS = 3
@@ -94,11 +95,15 @@ def try_model(
 def first_rows(stream: RowStream) -> dict[str, np.ndarray]:
     """Return the first few rows as they are."""
     for batch in stream.batches():
-        rows = {name: np.asarray(column[:TRIAL_ROWS]) for name, column in batch.items()}
-        if not rows or not all(np.ndim(column) and len(column) for column in rows.values()):
-            as_rows(rows)  # says what is wrong
-        return rows
+        as_rows({name: _same_length(column) for name, column in batch.items()})
+        return {name: np.asarray(column[:TRIAL_ROWS]) for name, column in batch.items()}
     raise ValueError("rows must hold at least one row; got none.")
+
+
+def _same_length(column: Any) -> Any:
+    """Return zeros, one for each entry of a column of any type; a single value as it is."""
+    is_single = isinstance(column, str) or not np.iterable(column)
+    return column if is_single else np.broadcast_to(0, len(column))
 
 
 def _numbers(
@@ -175,14 +180,45 @@ def _shapes(
     except Exception as error:  # of the user's function
         if isinstance(error, KeyError) and error.args and error.args[0] in others:
             raise _not_numbers(error.args[0], others) from error
-        arguments = getattr(model.simulate_rows, "arguments", [])
-        absent = [name for name in arguments if name not in rows]
-        raise ValueError(
-            "rows must have the columns that the model predicts from; it fails on new rows with "
-            f"the columns {sorted(rows)} ({describe(error)})."
-            + (f" Its other arguments are {absent}." if absent else "")
-        ) from error
+        raise _failure(model, rows, error) from error
     return dict(shapes), used
+
+
+def _failure(model: Model, rows: Mapping[str, Any], error: Exception) -> ValueError:
+    """Return the error of a model that fails: columns are missing, or of another type or shape."""
+    observed = getattr(model.simulate_rows, "row_axes", {})
+    known = model.columns or ()
+    if absent := [name for name in known if name not in rows and name not in observed]:
+        return ValueError(
+            f"rows must have the columns that the model predicts from; of those that it was fitted "
+            f"to, {absent} are missing, and it fails with {sorted(rows)} ({describe(error)})."
+        )
+    columns = ", ".join(f"{name}: {_entry_type(array)}" for name, array in sorted(rows.items()))
+    return ValueError(
+        "rows must have the columns that the model predicts from, with the types and shapes of "
+        f"those that it was fitted to; it fails on new rows with {columns} ({describe(error)})."
+    )
+
+
+def _entry_type(array: Any) -> str:
+    """Return the type of a column in words, with the shape of an entry that is no number."""
+    shape = np.shape(array)[1:]
+    return f"{array.dtype}" + (f" of shape {shape}" if shape else "")
+
+
+def index_check(model: Model) -> Callable[[Mapping[str, Any]], None]:
+    """Return a check that rows have no numbers beyond the model's entries, batch after batch."""
+    if isinstance(model.simulate_rows, AbstractHostSimulator):
+        return lambda _: None  # such a simulator raises an error
+
+    def simulate(rows: dict[str, Any]) -> Any:
+        count = num_entries(rows)
+        if model.local is not None:
+            rows = {**rows, model.local.groups: jnp.arange(count)}
+        params = model.space.constrain(jnp.zeros(model.space.dim))
+        return simulate_at(model, jax.random.key(0), params, _trial_locals(model, count), rows)
+
+    return IndexCheck(simulate)
 
 
 def _trial_locals(model: Model, count: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -19,6 +19,7 @@ from ..data.params import check_derived
 from ..data.partition import check_seed
 from ..data.shard import AbstractPartition
 from ..data.space_description import describe_space
+from ..density import Subposterior
 from ..diagnostics.additivity import check_additivity, check_labels
 from ..diagnostics.information import ShardFacts, check_information, shard_facts
 from ..diagnostics.integrals import prepare as prepare_integrals
@@ -41,16 +42,22 @@ from .assessment import weights_attribute
 from .chains import Plan
 from .clock import Clock
 from .draw_counts import initial_shard_draws
+from .index_check import IndexCheck
 from .model_rows import model_rows
 from .partitioning import as_partition
 from .request import Request, supports_prior
 from .run_record import RunRecord
 from .shard_count import MAX_SHARD_NON_NORMALITY, check_normality, check_silent
 
-MIN_ACCEPTANCE_RATE = 0.25  # of independence sampling: an effective draw takes seven values
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+# Of independence sampling with local parameters, whose gradients are costly: an effective draw
+# takes seven values; and without them, where it takes three.
+MIN_COSTLY_ACCEPTANCE_RATE, MIN_ACCEPTANCE_RATE = 0.25, 0.5
 # Of a shard: above, independent proposals seldom reach its tails. Scores correct the moments of
 # several shards' combined draws, and their shapes.
-MAX_COSTLY_NON_NORMALITY, MAX_NON_NORMALITY_OF_ONE = 1.0, 0.25
+MAX_COSTLY_NON_NORMALITY, MAX_INDEPENDENT_NON_NORMALITY = 1.0, 0.25
 UNWHITENED_WARMUP = 300  # steps of NUTS, where the curvature does not give it a metric
 
 
@@ -176,6 +183,10 @@ def check_target(target: Target, key: Array) -> None:
     shards = [target.shard_cache.shards[shard] for shard in range(min(2, target.num_shards))]
     if target.model.local is None:
         check_additivity(target.model, shards, point)
+        params = target.model.space.constrain(point)
+        check_index = IndexCheck(lambda rows: target.model.log_likelihood(params, rows))
+        for shard in shards:
+            check_index({name: np.asarray(array) for name, array in shard.rows.items()})
         check_labels(target.model, shards[0], point)
     else:
         check_locals(target.model, shards[0], point)
@@ -204,6 +215,18 @@ def result_target(
     return checked_target(model, partition, executor, jax.random.key(seed))
 
 
+def check_num_rows(tree: "DataTree", target: Target) -> None:
+    """Refuse rows that are not as many as those that the model was fitted to, where known."""
+    sizes = getattr(target.shard_cache.partition, "sizes", None)
+    if sizes is None or "shard_sizes" not in tree.attrs:
+        return
+    expected, count = int(np.sum(tree.attrs["shard_sizes"])), int(sum(map(np.sum, sizes)))
+    if count != expected:
+        raise ValueError(
+            f"rows must be those that the model was fitted to, {expected} rows; got {count}."
+        )
+
+
 def _compile_early(target: Target, request: Request, own_sampler: Any, start: Point) -> None:
     """Compile the sampler's program while the mode is sought; most shards suit HMC.
 
@@ -213,7 +236,9 @@ def _compile_early(target: Target, request: Request, own_sampler: Any, start: Po
     sampler = request.sampler or own_sampler
     with suppress(Exception), np.errstate(all="ignore"):
         if request.sampler is None and (sampler is None or isinstance(sampler, NUTS)):
-            sampler = HMC() if target.model.local is None else Independence()
+            is_one = target.num_shards == 1 and target.model.local is None
+            is_independent = start.size <= MAX_FITTED_DIM and not is_one
+            sampler = Independence() if is_independent else HMC()
         sampler.prepare(density, start)
         if request.combiner.needs.scores:
             target.prepare()
@@ -265,13 +290,8 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
                     if (closer := non_normality(changed, start)) < measure:
                         measure, prior_power, density = closer, other, changed
             sampler = _choose_sampler(sampler or NUTS(), measure, start.size)
-            # with local parameters, an evaluation is costly
-            is_costly = target.model.local is not None and start.size <= MAX_FITTED_DIM
-            is_one = num_shards == 1
-            limit = MAX_NON_NORMALITY_OF_ONE if is_one else MAX_COSTLY_NON_NORMALITY
-            if is_costly and measure <= limit:
-                rate = acceptance_rate(density, start)
-                sampler = Independence.for_rate(rate) if rate >= MIN_ACCEPTANCE_RATE else sampler
+            if start.size <= MAX_FITTED_DIM and np.isfinite(measure):
+                sampler = _independence(density, start, measure, num_shards == 1) or sampler
     shard_draws = request.shard_draws or initial_shard_draws(
         num_shards,
         request.num_draws,
@@ -337,6 +357,26 @@ def _choose_sampler(nuts: NUTS, non_normality: float, dim: int) -> AbstractSampl
     if nuts.whitens(dim):
         return nuts
     return eqx.tree_at(lambda sampler: sampler.num_warmup, nuts, UNWHITENED_WARMUP)
+
+
+def _independence(
+    density: Subposterior, start: Point, non_normality: float, is_one: bool
+) -> Independence | None:
+    """Return independence sampling where it takes the fewest evaluations, else None.
+
+    Hamiltonian draws of one shard that is nearly normal are nearly independent. Those of several
+    shards are few, and half of their evaluations are its warm-up.
+    """
+    is_costly = density.model.local is not None
+    if is_one and not is_costly and non_normality <= MAX_NORMAL:
+        return None
+    may_be_far = is_costly and not is_one
+    limit = MAX_COSTLY_NON_NORMALITY if may_be_far else MAX_INDEPENDENT_NON_NORMALITY
+    if non_normality > limit:
+        return None
+    rate = acceptance_rate(density, start)
+    least = MIN_COSTLY_ACCEPTANCE_RATE if is_costly else MIN_ACCEPTANCE_RATE
+    return Independence.for_rate(rate) if rate >= least else None
 
 
 def _one_shard_per_shape(facts: Sequence[ShardFacts]) -> list[int]:

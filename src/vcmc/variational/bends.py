@@ -2,7 +2,8 @@ r"""Learn a triangular map (`triangular.py`) where draws lack the bends of the t
 
 The objective is the one of affine maps, $\mathbb E \log p(u) + \mathbb E \log |\det du/dz|$, at a
 fixed batch of evenly spaced base points. Its gradient comes from full-data scores, and L-BFGS
-climbs from the affine map with the draws' mean and covariance.
+climbs from the affine map with the draws' mean and covariance, in coordinates in which the
+objective would be round if the target were normal, which takes about half as many steps.
 
 Whether there is anything to learn shows at draws at which scores are known. To first order, the
 scores of a target with third cumulants $\kappa_{ijk}$ in white coordinates have the nonlinear part
@@ -115,13 +116,13 @@ def fit_bend(
     climb.reference = float(np.nan_to_num(start.mean(), neginf=0.0, posinf=0.0))
     with np.errstate(all="ignore"):  # far from all mass
         end = minimize(
-            climb.loss,
-            affine.parameters,
+            climb.white_loss,
+            np.zeros_like(affine.parameters),
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": MAX_ITERATIONS, "maxcor": 30, "ftol": TOLERANCE},
         )
-    learned = affine.with_parameters(end.x)
+    learned = affine.with_parameters(climb.root.T @ end.x)
     terms = climb.terms(learned)
     gain = -np.inf, np.inf
     if np.isfinite(start).all() and np.isfinite(terms).all():
@@ -140,6 +141,7 @@ class _Climb:
         self.target = target
         self.num_evaluations = 0
         self.penalty = _penalty(affine)
+        self.root = np.linalg.inv(np.linalg.cholesky(affine.curvature(base) + self.penalty))
         self.reference = 0.0  # is subtracted from the objective
 
     def terms(self, bent: TriangularMap) -> Float[np.ndarray, " draw"]:
@@ -151,6 +153,13 @@ class _Climb:
         self.num_evaluations += len(points)
         values, scores = self.target(jnp.asarray(points))
         return np.asarray(values), np.asarray(scores)
+
+    def white_loss(
+        self, white: Float[np.ndarray, " parameter"]
+    ) -> tuple[float, Float[np.ndarray, " parameter"]]:
+        """Return the loss and its gradient in coordinates in which it is about round."""
+        loss, gradient = self.loss(self.root.T @ white)
+        return loss, self.root @ gradient
 
     def loss(
         self, parameters: Float[np.ndarray, " parameter"]

@@ -76,11 +76,14 @@ class Newton(AbstractOptimizer):
         max_iterations: the largest number of steps.
         max_noise: standard error of a mean by the last batch, in posterior sds, unless that takes
             more than 1000 draws.
+        max_unsettled: the largest batch: a search that needs a larger one ends before it has
+            settled. None for as many draws as there are.
     """
 
     num_samples: int = FIRST_BATCH
     max_iterations: int = 20
     max_noise: float = 0.015
+    max_unsettled: int | None = None
 
     def __check_init__(self) -> None:
         check_counts(self.num_samples, self.max_iterations)
@@ -99,6 +102,7 @@ class Newton(AbstractOptimizer):
             weights,
             np.random.default_rng(seed),
             self.num_samples,
+            self.max_unsettled,
         )
         while not ascent.should_stop(self.max_iterations):
             ascent.step(advance)
@@ -114,8 +118,11 @@ class _Ascent:
         weights: Weights,
         generator: np.random.Generator,
         num_samples: int,
+        max_unsettled: int | None,
     ):
         self._objective = objective
+        self._max_unsettled = max_unsettled or np.inf
+        self._is_unsettled = False
         self._generator = generator
         self._initial_weights = weights
         self._initial = objective.start(weights)
@@ -169,7 +176,7 @@ class _Ascent:
             self._restart()
         elif not self._is_final_batch:
             self._is_final_batch = True
-            self._enlarge_batch(objective.sufficient_draws(current, self._curvature))
+            self._go_on_with(objective.sufficient_draws(current, self._curvature))
         else:
             self._finish(is_small)
 
@@ -189,7 +196,15 @@ class _Ascent:
         self._pace = min(1.0, TOLERANCES.pace_growth * self._pace)
         if search.rise < 0:  # the step was too long, or the batch too small to find the way
             self._pace = max(TOLERANCES.min_pace, self._pace / 2)
-            self._enlarge_batch(BATCH_GROWTH * len(self._current.white))
+            self._go_on_with(BATCH_GROWTH * len(self._current.white))
+
+    def _go_on_with(self, num_draws: int) -> None:
+        """Go on with a larger batch, or end if it would be too large."""
+        self._is_unsettled = num_draws > self._max_unsettled
+        if self._is_unsettled:
+            self._finish(is_small=False)
+        else:
+            self._enlarge_batch(num_draws)
 
     def _update_curvature(self) -> None:
         """Compute the curvature at the current shift."""
@@ -249,7 +264,14 @@ class _Ascent:
         evaluated = None
         if self._last is not None and self._objective.dim <= MAX_SHAPED_DIM:
             evaluated = self._objective.evaluated(self._last)
-        return OptimizationResult(weights, values, errors, warning, evaluated=evaluated)
+        return OptimizationResult(
+            weights,
+            values,
+            errors,
+            warning,
+            evaluated=evaluated,
+            is_unsettled=self._is_unsettled,
+        )
 
     def _is_within_noise(self) -> bool:
         """Return whether the last predicted gain is too small for the draws to resolve."""

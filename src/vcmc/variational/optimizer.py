@@ -45,6 +45,7 @@ class OptimizationResult(NamedTuple):
         warning: a warning for the user; empty if there is none.
         failed: whether the target or the objective was not finite, or nothing was gained.
         evaluated: points near the combined draws and the target's scores there, if they are known.
+        is_unsettled: whether the optimizer was asked to end before it settled.
     """
 
     weights: Weights
@@ -53,6 +54,7 @@ class OptimizationResult(NamedTuple):
     warning: str = ""
     failed: bool = False
     evaluated: tuple[Draws, Draws] | None = None
+    is_unsettled: bool = False
 
 
 class AbstractOptimizer(eqx.Module):

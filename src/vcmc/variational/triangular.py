@@ -183,6 +183,29 @@ class TriangularMap:
                 adjoint[:, :i] += _pulled_back(forward.white[:, :i], by_features)
         return np.concatenate(parts[::-1])
 
+    def curvature(self, base: Draws) -> Float[np.ndarray, "parameter parameter"]:
+        r"""Return minus the Hessian of the objective at the affine map, for a normal target.
+
+        With $G = \partial h / \partial a$ and hat functions $\chi$, a shape has
+        $\mathbb E [G G^\top + \chi \chi^\top]$, by Stein's identity. With features $f$, a bend has
+        $\mathbb E [f f^\top]$ and a log scale twice that. There are no other terms.
+        """
+        affine = self.with_parameters(np.zeros_like(self.parameters))
+        count = len(base)
+        matrix = np.zeros((len(self.parameters), len(self.parameters)))
+        first = 0
+        for step in affine.forward(base).steps:
+            ones = np.ones((count, 1))
+            by_shape = np.concatenate([ones, step.shape_gradients], axis=1)
+            hats = np.concatenate([0 * ones, step.hats], axis=1)
+            features = step.features.T @ step.features / count
+            blocks = (by_shape.T @ by_shape + hats.T @ hats) / count, 2 * features, features
+            for block in blocks:
+                place = slice(first, first + len(block))
+                matrix[place, place] = block
+                first += len(block)
+        return matrix
+
 
 def _num_parameters(i: int) -> int:
     """Return the number of parameters of a coordinate after `i` others."""

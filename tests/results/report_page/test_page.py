@@ -134,6 +134,14 @@ def test_the_page_has_the_verdict_and_the_numbers_of_the_result(path):
 HOSTILE = "<!--<script>&amp;\u2028"
 
 
+def test_key_figures_are_legible(tmp_path):
+    """Thousands have spaces, and there is 1 shard."""
+    tree = make_tree({"posterior": {"beta": np.zeros((4, 1250, 2))}}, {"num_shards": 1})
+    text = vcmc.report(tree, tmp_path / "report.html").read_text()
+    assert "<dt>shard</dt><dd>1</dd>" in text
+    assert "<dt>combined draws</dt><dd>5\N{NARROW NO-BREAK SPACE}000</dd>" in text
+
+
 def test_names_cannot_break_out_of_the_page(tmp_path):
     draws = np.random.default_rng(0).normal(size=(2, 1, 50))
     tree = make_tree(
@@ -456,6 +464,19 @@ def test_checks_and_cross_validation_have_sections(browser, path, tmp_path):
     assert "Pareto k is above 0.67 for 1 of them" in note
     first = browser.find_element("css selector", "#loo-table tbody tr")
     assert first.text.split() == ["99", "1.20", "−2.00"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_rows_of_tables_are_whole_pixels(width, browser, tmp_path):
+    """Names stay in place, and are drawn on their own: rounded apart, they cover their borders."""
+    visit(browser, vcmc.report(make(), tmp_path / "a.html", **about_model()), width)
+    heights = browser.execute_script(
+        "return [...document.querySelectorAll('tbody tr')].filter((e) => e.offsetParent)"
+        ".map((e) => e.getBoundingClientRect().height)"
+    )
+    assert len(heights) > 10
+    np.testing.assert_allclose(heights, np.round(heights), atol=1e-6)
 
 
 @pytest.mark.slow

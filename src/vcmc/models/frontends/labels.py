@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ...data.categories import frame_dim
 from ...data.labels import Dims
 from ...data.rows import Rows
 from .checks import FEW_ROWS
@@ -48,7 +49,7 @@ def site_labels(
     }
     for array, columns in _columns(rows).items():
         wider = _wider_sites(model, arrays, array)
-        dim = f"{array}_column"
+        dim = frame_dim(array)
         for name in set(wider) & set(axes):
             axes[name] = _name_growing_axis(axes[name], labelled[name], wider[name], dim)
         labels[dim] = columns

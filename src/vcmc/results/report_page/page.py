@@ -179,15 +179,18 @@ def _facts(tree: "DataTree") -> str:
         num_rows = int(np.sum(attributes["shard_sizes"]))
         facts["rows"] = _spaced(num_rows)
     if "num_shards" in attributes:
-        facts["shards"] = str(attributes["num_shards"])
+        num_shards = int(attributes["num_shards"])
+        facts["shard" if num_shards == 1 else "shards"] = _spaced(num_shards)
     if "posterior" in tree.children:
         posterior = tree["posterior"]
-        facts["combined draws"] = str(posterior.sizes["chain"] * posterior.sizes["draw"])
+        facts["combined draws"] = _spaced(posterior.sizes["chain"] * posterior.sizes["draw"])
         local = set(local_names(tree))
         num_elements = sum(
             values[0, 0].size for name, values in posterior.data_vars.items() if name not in local
         )
-        facts["global parameters" if "groups" in attributes else "parameters"] = str(num_elements)
+        facts["global parameters" if "groups" in attributes else "parameters"] = _spaced(
+            num_elements
+        )
         if (num_groups := _num_groups(tree)) is not None:
             facts["groups"] = _spaced(num_groups)
     seconds = [
