@@ -260,6 +260,7 @@ class RowSample(Target):
     def __init__(self, target: Target, shards: Sequence[int], anchor: Float[np.ndarray, " dim"]):
         self.shard_cache = target.shard_cache
         self.executor = target.executor
+        self.pilot_shard = target.pilot_shard
         self.shards = shards
         self.anchor = jnp.asarray(anchor)
         self._frame = None
