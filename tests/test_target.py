@@ -54,6 +54,13 @@ def test_it_is_the_full_log_density(target, conjugate):
     np.testing.assert_allclose(scores, -off @ np.linalg.inv(covariance), rtol=1e-8)
 
 
+def test_the_pilot_may_be_any_shard(target):
+    chosen = Target(target.model, target.shard_cache, target.executor, pilot_shard=2)
+    for pilot, shard in ((target.pilot, 0), (chosen.pilot, 2)):
+        expected = evaluate(target.shard_cache.density(shard), POINTS)[0]
+        np.testing.assert_array_equal(evaluate(pilot, POINTS)[0], expected)
+
+
 def test_some_shards_stand_for_all(target):
     some = [target(POINTS, [shard]) for shard in range(target.num_shards)]
     np.testing.assert_allclose(

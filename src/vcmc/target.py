@@ -56,19 +56,27 @@ class Target:
         model: Model,
         shards: AbstractPartition | Sequence[Shard] | ShardCache,
         executor: Mapper,
+        pilot_shard: int = 0,
     ):
         if isinstance(shards, ShardCache):
             self.shard_cache = shards.with_model(model)
         else:
             self.shard_cache = ShardCache(model, shards)
         self.executor = executor
+        self.pilot_shard = pilot_shard
         self._frame: Whitening | None = None
 
     @classmethod
-    def fitted(cls, model: Model, partition: AbstractPartition, executor: Mapper) -> "Target":
+    def fitted(
+        cls,
+        model: Model,
+        partition: AbstractPartition,
+        executor: Mapper,
+        pilot_shard: int = 0,
+    ) -> "Target":
         """Return the target of a model with its point estimates computed from all shards."""
         shard_cache = ShardCache(model, partition)
-        return cls(model.fitted(shard_cache.shards), shard_cache, executor)
+        return cls(model.fitted(shard_cache.shards), shard_cache, executor, pilot_shard)
 
     @property
     def model(self) -> Model:
@@ -82,8 +90,8 @@ class Target:
 
     @cached_property
     def pilot(self) -> Subposterior:
-        """The log density of the first shard, for checks and searches that need one shard."""
-        return self.shard_cache.density(0)
+        """The log density of one shard, for checks and searches that need no other."""
+        return self.shard_cache.density(self.pilot_shard)
 
     def __call__(
         self, points: Points, only: Sequence[int] | None = None
@@ -252,6 +260,7 @@ class RowSample(Target):
     def __init__(self, target: Target, shards: Sequence[int], anchor: Float[np.ndarray, " dim"]):
         self.shard_cache = target.shard_cache
         self.executor = target.executor
+        self.pilot_shard = target.pilot_shard
         self.shards = shards
         self.anchor = jnp.asarray(anchor)
         self._frame = None

@@ -69,6 +69,7 @@ def test_a_run_is_updated_listed_restored_and_reduced(files):
     table = run_vcmc("log", run, "--restore", 1)
     assert [line.split()[0] for line in table.splitlines()] == ["state", "0", "1", "2"]
     assert "february" in table
+    assert "march" not in (run / "report.html").read_text()
     assert_is_exact(run, *months[:2])
     shards = np.flatnonzero(vcmc.load(run)["shard_batches"]["batch"].to_numpy() == 0)
     words = [word for shard in shards for word in ("--shard", shard)]

@@ -28,7 +28,7 @@ def test_rows_meet_all_conditions():
     assert matching(["person=17", "region=north"])(rows).tolist() == [True, False, False]
     with pytest.raises(ValueError, match="must be COLUMN=VALUE"):
         matching(["person"])
-    with pytest.raises(ValueError, match=r"one of the columns \['person', 'region'\]"):
+    with pytest.raises(ValueError, match=r"the run keeps, \['person', 'region'\]"):
         matching(["x=1"])(rows)
     with pytest.raises(ValueError, match="compares numbers"):
         matching(["person=Ann"])(rows)

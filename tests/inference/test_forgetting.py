@@ -151,6 +151,8 @@ def test_wrong_requests_are_refused(run, conjugate, tmp_path):
         vcmc.forget(run, conjugate.model, lambda rows: rows["note"] < -1)
     with pytest.raises(ValueError, match="all rows of the run"):
         vcmc.forget(run, conjugate.model, lambda rows: rows["note"] > -1)
+    with pytest.raises(ValueError, match=r"asks for 'person', but .* columns \['note', 'x', 'y'\]"):
+        vcmc.forget(run, conjugate.model, lambda rows: rows["person"] == 17)
     with pytest.raises(ValueError, match="from 0 to 7"):
         vcmc.forget(run, conjugate.model, [8])
     with pytest.raises(vcmc.StoreError, match="no run directory"):
@@ -177,3 +179,30 @@ def test_labels_of_groups_that_are_deleted_are_gone(tmp_path):
     assert holds(tmp_path / "run", label) == []
     assert "group 07" not in tree["posterior"]["group"].to_numpy().tolist()
     assert tree["posterior"].sizes["group"] == 23
+
+
+def cities(city, x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    level = numpyro.sample("level", dist.Normal(0, 1).expand([3]).to_event(1))
+    numpyro.sample("y", dist.Normal(level[city] + slope * x, 1.0), obs=y)
+
+
+@pytest.mark.filterwarnings("ignore::vcmc.StoreWarning")
+def test_levels_of_text_that_deleted_rows_alone_had_are_gone(tmp_path):
+    generator = np.random.default_rng(0)
+    names = np.array(["Aberdeen", "Marker", "York"])[np.arange(300) % 3]
+    rows = {"city": names, "x": generator.normal(size=300), "y": generator.normal(size=300)}
+    model = vcmc.from_numpyro(cities, rows)
+    run = tmp_path / "run"
+    vcmc.infer(model, rows, num_shards=2, store=run, progress=False)
+    assert holds(run, b"Marker")
+    tree = vcmc.forget(run, model, lambda r: (r["city"] == "Marker") | (r["x"] > 2), progress=False)
+    assert holds(run, b"Marker") == []
+    assert holds(run, b"York")  # a level of which only some rows are deleted
+    assert tree["posterior"]["level"].shape[2] == 3
+    more = {
+        "city": names[names != "Marker"][:20],
+        "x": generator.normal(size=20),
+        "y": np.zeros(20),
+    }
+    assert vcmc.update(run, model, more, num_shards=1, progress=False).attrs["num_shards"] == 3

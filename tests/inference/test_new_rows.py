@@ -18,6 +18,15 @@ def test_numbers_are_converted_without_loss():
         conformed({"x": np.ones((2, 3)), "y": np.ones(2)}, KINDS, None)
 
 
+def test_labels_of_groups_of_another_type_are_refused():
+    numbers, text = {"g": np.array([1, 2])}, {"g": np.array(["01", "02"])}
+    for kinds, rows in ((text, numbers), (numbers, text)):
+        with pytest.raises(ValueError, match=r"labels of groups: .* '01'"):
+            conformed(rows, kinds, "g")
+    for rows in (numbers, text):
+        assert conformed(rows, rows, "g") == rows
+
+
 def test_rows_in_files_and_in_memory_are_the_same(tmp_path, conjugate):
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")

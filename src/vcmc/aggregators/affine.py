@@ -117,7 +117,7 @@ class Affine(AbstractAggregator):
         else:
             white = sum_pairs(parts, pairs) @ scale.T
         whitening = Whitening(np.asarray(self.whitening.centre), self.root.numpy())
-        return jnp.asarray(whitening.unwhiten(np.asarray(self.shift.values) + white))
+        return jax.device_put(whitening.unwhiten(np.asarray(self.shift.values) + white))
 
     def log_dets(self, prepared: Float[Array, "shard dim"]) -> Float[Array, " shard"]:
         del prepared
@@ -169,7 +169,7 @@ class Affine(AbstractAggregator):
             weights = root.similar_diagonals(cast(DiagonalOperator, scale.compose(transforms)))
         else:
             weights = root.compose(scale).product_diagonals(transforms)
-        return jnp.asarray(weights)
+        return jax.device_put(weights)
 
 
 class AffineFamily(AbstractFamily):
@@ -228,13 +228,13 @@ class AffineFamily(AbstractFamily):
         scale = averages.scale
         if self.per_shard:
             scale = np.broadcast_to(scale, (len(averages.means), *scale.shape))
-        root = jax.tree.map(jnp.asarray, averages.root)
+        root = jax.device_put(averages.root)
         return Affine(
-            Free(jnp.asarray(np.zeros(averages.means.shape[1]))),
-            Free(jnp.asarray(scale)),
-            Whitening(jnp.asarray(averages.centre), root),
-            jnp.asarray(averages.means),
-            jax.tree.map(jnp.asarray, averages.transforms),
+            Free(jax.device_put(np.zeros(averages.means.shape[1]))),
+            Free(jax.device_put(scale)),
+            Whitening(jax.device_put(averages.centre), root),
+            jax.device_put(averages.means),
+            jax.device_put(averages.transforms),
             self.per_shard,
         )
 

@@ -121,7 +121,7 @@ def with_common_labels(
     space: Product, draws: Float[np.ndarray, "shard draw dim"]
 ) -> Float[np.ndarray, "shard draw dim"]:
     """Relabel exchangeable components, if there are any, as in the first shard."""
-    aligned = jnp.asarray(draws)
+    aligned = jax.device_put(draws)
     for alignment in common_labels(space, aligned):
         aligned = relabel(space, aligned, alignment)
     return np.asarray(aligned)

@@ -93,17 +93,22 @@ def update_command(
 
 @click.command("log", epilog=options.examples("log runs/a", "log runs/a --restore 2"))
 @click.argument("run", metavar="RUN")
-@click.option("--restore", type=int, metavar="N", help="Go back to state N first.")
+@click.option(
+    "--restore", type=int, metavar="N", help="Go back to state N first, and write its report."
+)
 def log_command(run: str, restore: int | None) -> None:
     """List the states of a run directory: what was added or deleted when, and the verdicts.
 
     A star marks the current state.
     """
     from ..inference import run_states
+    from .model_reports import REPORT, write_report
 
     with errors_in_one_line():
         if restore is not None:
             run_states.restore(run, restore)
+            if (Path(run) / REPORT).exists():  # that of another state
+                write_report(run, None)
         print_line(str(run_states.history(run)))
 
 

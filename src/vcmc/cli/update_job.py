@@ -187,7 +187,11 @@ def matching(conditions: Sequence[str]) -> Callable[[Mapping[str, np.ndarray]], 
         for name, _, value in pairs:
             if name not in rows or rows[name].ndim != 1:
                 known = [column for column, array in rows.items() if array.ndim == 1]
-                raise ValueError(f"--where must name one of the columns {known}; got {name!r}.")
+                raise ValueError(
+                    f"--where must name one of the columns that the run keeps, {known}, which are "
+                    f"those that its model reads; got {name!r}. To delete by another column, split "
+                    "the rows yourself: vcmc.infer(model, vcmc.split(rows, 20), store=...)."
+                )
             result &= rows[name] == _like(rows[name], value)
         return result
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -14,11 +13,19 @@ from ..space import Product, check_names
 
 
 def to_params(
-    space: Product, points: Float[Array, "*batch dim"], derived: Derived | None = None
+    space: Product, points: Float[Array | np.ndarray, "*batch dim"], derived: Derived | None = None
 ) -> dict[str, np.ndarray]:
     """Return the params (and derived quantities) of a batch of points, batch axes first."""
     batch = points.shape[:-1]
-    flat = _params(space, derived, jnp.reshape(points, (-1, points.shape[-1])))
+    if derived is None and all(part.is_real for part in space.values()):
+        # in NumPy: JAX would compile a program for every number of points
+        ends = np.cumsum([part.dim for part in space.values()])[:-1]
+        parts = np.split(np.asarray(points), ends, axis=-1)
+        return {
+            name: np.ascontiguousarray(values).reshape(*batch, *part.shape)
+            for (name, part), values in zip(space.items(), parts, strict=True)
+        }
+    flat = _params(space, derived, points.reshape(-1, points.shape[-1]))
     # in the order of the space: compiled functions sort names
     names = [*space, *(name for name in flat if name not in space)]
     return {name: np.asarray(flat[name]).reshape(*batch, *flat[name].shape[1:]) for name in names}
@@ -66,7 +73,7 @@ def to_points(space: Product, draws: Mapping[str, np.ndarray]) -> Float[Array, "
     arrays = {name: np.asarray(draws[name], float) for name in space}
     count = len(next(iter(arrays.values())))
     if all(part.is_real for part in space.values()):
-        return jnp.asarray(
+        return jax.device_put(
             np.concatenate([array.reshape(count, -1) for array in arrays.values()], axis=1)
         )
     size = 1 << (count - 1).bit_length()  # a power of two: few sizes, each compiled once

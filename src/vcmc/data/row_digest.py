@@ -38,18 +38,28 @@ def row_digest(rows: Mapping[str, np.ndarray], group_column: str | None = None) 
         rows: arrays with one leading axis.
         group_column: the column of labels of groups.
     """
+    hashes = row_hashes(rows, group_column)
+    return RowDigest(len(hashes), int(np.sum(hashes, dtype=np.uint64)))
+
+
+def row_hashes(rows: Mapping[str, np.ndarray], group_column: str | None = None) -> np.ndarray:
+    """Return the hash of every row: equal for rows with equal values.
+
+    Args:
+        rows: arrays with one leading axis.
+        group_column: the column of labels of groups.
+    """
     count = len(next(iter(rows.values())))
-    total = 0
+    hashes = np.zeros(count, np.uint64)
     for first in range(0, count, BLOCK_ROWS):
-        hashes = np.zeros(min(BLOCK_ROWS, count - first), np.uint64)
+        part = hashes[first : first + BLOCK_ROWS]
         for name, array in sorted(rows.items()):
             block = np.asarray(array[first : first + BLOCK_ROWS])
             values = _label_hashes(block) if name == group_column else _numbers(block)
             salt = _text_hash(name)
             for column in values.T:
-                hashes = _mixed(hashes ^ _mixed(column + salt))
-        total += int(np.sum(hashes, dtype=np.uint64))
-    return RowDigest(count, total & MASK)
+                part[:] = _mixed(part ^ _mixed(column + salt))
+    return hashes
 
 
 def _numbers(block: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from ..errors import ModelError
 from ..model import Model
 from ..space import Point
 
+MIN_ROUNDED = 1024  # rows: fewer are compared, all of them
 MAX_ROWS = 20_000  # compared in each half: enough for any statistic of rows to show
 RELATIVE_TOLERANCE = 1e-8  # halves and whole run the same arithmetic on the same rows …
 MAX_ROUNDING_ERRORS = 1e4  # … in rounding errors of the log likelihood's own precision
@@ -58,15 +59,23 @@ def check_additivity(model: Model, shards: list[Shard], point: Point) -> None:
 
 
 def _two_parts(shards: list[Shard]) -> list[dict[str, np.ndarray]]:
-    """Return equally many rows of two shards, or of two parts of one: equal shapes compile once."""
+    """Return equally many rows of two shards, or of two parts of one: equal shapes compile once.
+
+    If they are many, their number is a power of two: the next update finds programs in the cache.
+    """
     if len(shards) > 1:
-        length = min(shards[0].num_rows, shards[1].num_rows, MAX_ROWS)
+        length = _rounded(min(shards[0].num_rows, shards[1].num_rows, MAX_ROWS))
         pairs = [(shard.rows, slice(0, length)) for shard in shards[:2]]
     else:
-        length = max(1, min(shards[0].num_rows // 2, MAX_ROWS))
+        length = _rounded(max(1, min(shards[0].num_rows // 2, MAX_ROWS)))
         pairs = [(shards[0].rows, slice(0, length)), (shards[0].rows, slice(-length, None))]
     # in NumPy: JAX would compile a program for every shape
     return [{name: np.asarray(array)[part] for name, array in rows.items()} for rows, part in pairs]
+
+
+def _rounded(count: int) -> int:
+    """Return the largest power of two that is not above a number of rows, if it is large."""
+    return count if count < MIN_ROUNDED else 1 << (count.bit_length() - 1)
 
 
 def _row_log_likelihood(model: Model, params: dict[str, Array], rows: Rows) -> np.ndarray:

@@ -15,7 +15,6 @@ log density has steps, of which no gradient tells.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -64,9 +63,7 @@ def profile(draws: Draws, target: Target, seed: int) -> Profiles:
     t = np.sinh(s)
     chosen = _chosen_lines(whitening, directions, t, target, seed)
     lines = whitening.centre + t[:, None] * directions[chosen, None]
-    values, scores = (
-        np.asarray(part) for part in target(jnp.asarray(lines.reshape(-1, lines.shape[-1])))
-    )
+    values, scores = (np.asarray(part) for part in target(lines.reshape(-1, lines.shape[-1])))
     values = values.reshape(len(chosen), len(t))
     slopes = np.einsum("lnd,ld->ln", scores.reshape(lines.shape), directions[chosen])
     return Profiles(candidates[chosen], _sds(values, s), _steps(values, slopes, s))

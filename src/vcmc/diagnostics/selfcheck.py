@@ -337,7 +337,7 @@ class ScoredPoints(NamedTuple):
     @classmethod
     def at(cls, draws: Draws, indices: Int[np.ndarray, " point"], target: Target) -> "ScoredPoints":
         """Evaluate the target at the draws of the given indices."""
-        values, scores = (np.asarray(array) for array in target(jnp.asarray(draws[indices])))
+        values, scores = (np.asarray(array) for array in target(draws[indices]))
         return cls(indices, values, scores)
 
     def joined(self, other: "ScoredPoints") -> "ScoredPoints":

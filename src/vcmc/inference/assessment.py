@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -220,7 +219,7 @@ def _diagnose_draws(
     flat = points.reshape(-1, points.shape[2])
     names = model.space.coordinates
 
-    def params_at(points: Float[Array, "draw dim"]) -> dict[str, np.ndarray]:
+    def params_at(points: Float[Array | np.ndarray, "draw dim"]) -> dict[str, np.ndarray]:
         return to_params(model.space, points, model.derived)
 
     def quantities(points: Float[Array, "draw dim"]) -> Float[np.ndarray, "draw quantity"]:
@@ -253,7 +252,7 @@ def _diagnose_draws(
         faults, doubts = faults + integral_faults, doubts + integral_doubts
     errors = {}
     if known is not None:
-        shapes = {name: values.shape[1:] for name, values in params_at(jnp.asarray(flat)).items()}
+        shapes = {name: values.shape[1:] for name, values in params_at(flat).items()}
         errors = _by_parameter(known, shapes)
     evidence = evidence._replace(
         ess=ess,

@@ -11,7 +11,6 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..data.cache import ShardCache, Task
@@ -267,7 +266,7 @@ def _sample_chain(
     else:
         density = shard_cache.density(shard, plan.prior_power, plan.likelihood_power)
         key = _chain_key(plan, shard, number, shard_cache.num_shards)
-        start = jnp.asarray(plan.start)
+        start = jax.device_put(plan.start)
         blocks = plan.sampler.blocks(density, start, key, plan.num_draws, plan.thin, checkpoint)
         for block in blocks:
             clock.tick()
@@ -303,7 +302,7 @@ def _store(
 
 
 def _chain_key(plan: Plan, shard: int, number: int, num_shards: int) -> jax.Array:
-    key = jax.random.wrap_key_data(jnp.asarray(plan.key))
+    key = jax.random.wrap_key_data(jax.device_put(plan.key))
     for part in (shard + plan.attempt * num_shards, number):
         key = jax.random.fold_in(key, part)
     return key

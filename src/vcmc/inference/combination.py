@@ -72,7 +72,7 @@ def combine_shards(
     """Combine the shards' draws, and check both."""
     space = shards.space
     combined = combiner(shards)
-    points = as_chains(combined.draws, summary.num_chains)
+    points = as_chains(np.asarray(combined.draws), summary.num_chains)
     weights = combined.weights
     groups = {
         "posterior": to_params(space, points, derived),

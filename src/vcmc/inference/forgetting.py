@@ -38,12 +38,14 @@ class Remainder(NamedTuple):
         rows: the rows that are left of each of these shards that has any.
         replaced: the places of these shards.
         removed: the digest of the rows to be deleted.
+        levels: of columns of text, the numbers of the levels that these rows have.
         batches: the batch of each of the shards that have rows left.
     """
 
     rows: list[Rows]
     replaced: list[int]
     removed: RowDigest
+    levels: dict[str, np.ndarray]
     batches: list[int]
 
 
@@ -135,7 +137,14 @@ def _forget(runs: RunHistory, rows: Any, options: UpdateOptions) -> "DataTree":
     )
     while True:
         plan = _plan(remainder, earlier, settings)
-        change = Change("forget", "", -remainder.removed.num_rows, RowDigest(), plan)
+        change = Change(
+            "forget",
+            "",
+            -remainder.removed.num_rows,
+            RowDigest(),
+            plan,
+            remainder.levels,
+        )
         try:
             make_state(runs, before, number, earlier, change, options)
             break
@@ -174,6 +183,7 @@ def _remainder(
     replaced: list[int] = []
     batches: list[int] = []
     removed = RowDigest()
+    levels: dict[str, np.ndarray] = {}
     for place, shard in enumerate(earlier):
         if chosen is not None and place not in chosen:
             continue
@@ -181,18 +191,20 @@ def _remainder(
         count = len(next(iter(columns.values())))
         is_removed = np.ones(count, bool)
         if chosen is None:
-            is_removed = _checked_mask(rows(_decoded(columns, model)), count)
+            is_removed = _checked_mask(_called(rows, _decoded(columns, model)), count)
         if not is_removed.any():
             continue
         replaced.append(place)
         out = {name: array[is_removed] for name, array in columns.items()}
         removed = removed.plus(row_digest(out, column))
+        for name in model.levels.keys() & out.keys():
+            levels[name] = np.union1d(levels.get(name, out[name][:0]), out[name])
         if not is_removed.all():
             left.append({name: array[~is_removed] for name, array in columns.items()})
             batches.append(shard.batch)
     if len(replaced) == len(earlier) and not left:
         raise ValueError("all rows of the run would be deleted. Delete the run directory instead.")
-    return Remainder(left, replaced, removed, batches)
+    return Remainder(left, replaced, removed, levels, batches)
 
 
 def _decoded(columns: Rows, model: Model) -> Rows:
@@ -201,6 +213,20 @@ def _decoded(columns: Rows, model: Model) -> Rows:
         name: model.levels[name][array] if name in model.levels else array
         for name, array in columns.items()
     }
+
+
+def _called(predicate: Predicate, columns: Rows) -> Any:
+    """Call the function that says which rows to delete."""
+    try:
+        return predicate(columns)
+    except KeyError as error:
+        if error.args and error.args[0] in columns:
+            raise
+        raise ValueError(
+            f"the function that says which rows to delete asks for {error}, but the run keeps the "
+            f"columns {sorted(columns)}. A run keeps what its model reads: to delete by another "
+            "column, split the rows yourself, vcmc.infer(model, vcmc.split(rows, 20), store=...)."
+        ) from error
 
 
 def _checked_mask(mask: Any, count: int) -> np.ndarray:

@@ -129,10 +129,24 @@ def conformed(rows: Rows, kinds: Rows, group_column: str | None) -> Rows:
             f"new rows must have the columns of the earlier ones, {sorted(kinds)}; "
             f"{' and '.join(found)}."
         )
+    if group_column is not None:
+        _check_labels(group_column, np.asarray(rows[group_column]), np.asarray(kinds[group_column]))
     return {
         name: rows[name] if name == group_column else _converted(name, rows[name], array)
         for name, array in kinds.items()
     }
+
+
+def _check_labels(name: str, labels: np.ndarray, like: np.ndarray) -> None:
+    """Refuse labels of groups that are text where those of the run are numbers, or the reverse."""
+    kinds = ["text" if array.dtype.kind in "UOT" else "numbers" for array in (like, labels)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(
+            f"rows[{name!r}] holds the labels of groups: those of the run are {kinds[0]}, e.g. "
+            f"{like[:1].tolist()[0]!r}, and those of the new rows {kinds[1]}, e.g. "
+            f"{labels[:1].tolist()[0]!r}, so that no known group would be recognised. Pass labels "
+            "of the same type."
+        )
 
 
 def _converted(name: str, values: np.ndarray, like: np.ndarray) -> np.ndarray:

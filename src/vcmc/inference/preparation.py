@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -263,7 +262,7 @@ def _compile(prepared: Prepared, request: Request) -> None:
         target.shard_cache.density(shard, plan.prior_power, plan.likelihood_power)
         for shard in _one_shard_per_shape(prepared.shard_facts)
     ]
-    start = jnp.asarray(plan.start)
+    start = jax.device_put(plan.start)
     jobs: list[Callable[[], None]] = [
         partial(plan.sampler.prepare, density, start) for density in densities
     ]

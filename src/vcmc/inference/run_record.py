@@ -195,7 +195,8 @@ def model_settings(target: Target, seed: int) -> dict[str, Any]:
     """Return what identifies a model: its spaces, and its values at a few points."""
     model, shard = target.model, target.pilot.shard
     key = jax.random.fold_in(jax.random.key(seed), 0)
-    points = 0.5 * jax.random.normal(key, (NUM_POINTS, model.space.dim))
+    # in NumPy: JAX would compile programs to multiply and to iterate
+    points = 0.5 * np.asarray(jax.random.normal(key, (NUM_POINTS, model.space.dim)))
 
     def values(point: Point, shard: Shard) -> tuple[Array, Array, dict[str, Array]]:
         derived = model.derived(model.space.constrain(point)) if model.derived else {}

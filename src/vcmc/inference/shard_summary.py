@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -71,10 +72,10 @@ def summarize_shards(
 ) -> ShardSummary:
     """Summarize shards that have equally many draws, none of which is broken."""
     num_shards, num_chains, num_draws, dim = draws.shape
-    params = to_params(space, jnp.asarray(draws))
+    params = to_params(space, draws)
     labelled = with_common_labels(space, draws.reshape(num_shards, -1, dim))
     return ShardSummary(
-        jnp.asarray(labelled),
+        jax.device_put(labelled),
         params,
         shard_rhat(params),
         shard_ess(params),
@@ -88,10 +89,7 @@ def summarize_uneven_shards(
     space: Product, draws: Float[np.ndarray, "shard draw dim"], counts: Sequence[int]
 ) -> ShardSummary:
     """Summarize shards with different numbers of draws, padded to the largest."""
-    shards = [
-        to_params(space, jnp.asarray(points[:count]))
-        for points, count in zip(draws, counts, strict=True)
-    ]
+    shards = [to_params(space, points[:count]) for points, count in zip(draws, counts, strict=True)]
     return summarize_streamed_shards(space, StreamedDraws(shards, True, Axes(False, {})))
 
 

@@ -4,13 +4,14 @@ Rows and draws are written to a folder of the state, whose description is writte
 that is killed leaves the state before; the same call finds what was written, and goes on.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..combiners import AbstractCombiner, Variational
+from ..data.categories import Levels
 from ..data.row_digest import RowDigest
 from ..data.shard_list import BatchShard
 from ..errors import warn_doubtful
@@ -67,6 +68,7 @@ class Change:
         num_rows: rows that are added, or, with a minus, deleted.
         digest: of the rows that are added.
         plan: the shards to sample, and those that they replace.
+        removed_levels: of columns of text, the numbers of the levels that deleted rows had.
     """
 
     action: str
@@ -74,6 +76,7 @@ class Change:
     num_rows: int
     digest: RowDigest
     plan: BatchPlan
+    removed_levels: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def with_plan(self, plan: BatchPlan) -> "Change":
         """Return the same rows in other shards."""
@@ -126,7 +129,7 @@ def make_state(
         starts=starts_from(runs.model, draws_by_parameter(tree_before)),
     )
     is_forget = change.action == "forget"
-    written = _write_rows(runs, number, change.plan.shards, kept if is_forget else ())
+    written = _write_rows(runs, number, change, kept if is_forget else ())
     new, copies = written[: len(change.plan.shards)], written[len(change.plan.shards) :]
     if is_forget:  # rows that are kept are read from their copies, which have no labels of others
         kept = [replace(s, rows=rows) for s, rows in zip(kept, copies, strict=True)]
@@ -164,14 +167,35 @@ def make_state(
 
 
 def _write_rows(
-    runs: RunHistory, number: int, shards: Sequence[Rows], kept: Sequence[EarlierShard]
+    runs: RunHistory, number: int, change: Change, kept: Sequence[EarlierShard]
 ) -> list[BatchShard]:
     """Write the rows of new shards, and copies of those that are kept."""
     folder = runs.history.run(number).rows
     column = runs.model.local.groups if runs.model.local else None
+    shards = change.plan.shards
     sources = [*shards, *(shard.read(column) for shard in kept)] if kept else shards
+    levels = without_lost_levels(runs.model.levels, change.removed_levels, sources)
     with as_store_error(folder):
-        return write_batch(folder, sources, column, runs.model.levels)
+        return write_batch(folder, sources, column, levels)
+
+
+def without_lost_levels(
+    levels: Levels, removed: Mapping[str, np.ndarray], rows: Sequence[Rows]
+) -> Levels:
+    """Return levels of columns of text without the names of those that deleted rows alone had.
+
+    Their numbers remain, as the model has a parameter for each.
+    """
+    named = dict(levels)
+    for name, numbers in removed.items():
+        left = np.unique(np.concatenate([np.unique(part[name]) for part in rows]))
+        lost = set(np.setdiff1d(numbers, left).tolist())
+        texts = [
+            f"deleted level {number}" if number in lost else str(text)
+            for number, text in enumerate(levels[name])
+        ]
+        named[name] = np.array(texts)
+    return named
 
 
 def copy_draws(

@@ -18,7 +18,7 @@ from ..data.shard_files import plain_partition
 from ..data.shard_list import BatchShard
 from ..data.size import RowsSize
 from ..data.space_description import describe_space
-from ..errors import warn_doubtful
+from ..errors import warn_doubtful, warn_user
 from ..model import Model
 from ..progress import ProgressDisplay
 from ..results.draws import StreamedDraws, named_draws
@@ -32,6 +32,7 @@ from .kept_rows import batch_shards, write_batch, write_partition
 from .model_rows import model_rows
 from .new_rows import NewRows, read_new_rows
 from .partitioning import as_partition
+from .repeated_rows import repeated_batches, repeated_sentence
 from .request import Request
 from .shard_count import MAX_SHARD_BYTES, TooManyShards, slots_of
 from .stored_update import SAMPLE_STREAM, SPLIT_STREAM, UpdateOptions, stream_seed
@@ -70,6 +71,8 @@ def update_tree(
         new_rows, model, weights, earlier[0].read(column), options.num_shards, count
     )
     digests = _checked_digests(tree, earlier, batch.digest, column)
+    if batch.whole is not None and (found := repeated_batches(batch.whole, earlier, column)):
+        warn_user(repeated_sentence(found, {}), UserWarning)
     number = int(tree[UPDATES].sizes["update"]) if UPDATES in tree.children else 1
     seed = int(tree.attrs["seed"]) if options.seed is None else options.seed
     settings = BatchSettings(

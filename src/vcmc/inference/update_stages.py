@@ -109,18 +109,24 @@ class Batch:
     def targets(self, weights: str | None, executor: AbstractExecutor) -> tuple[Target, Target]:
         """Return the target of all rows, and that of the new shards alone."""
         shards = [*(shard.rows for shard in self.earlier), *self.new]
-        full = target_of(self.model, shards, weights, executor)
+        # a new shard, whose programs are needed to sample it
+        pilot_shard = len(self.earlier) if self.new else 0
+        full = target_of(self.model, shards, weights, executor, pilot_shard)
         labels = _labels(self.model.local, shards)
         new = _partition(self.model.local, self.new, weights, labels)
         return full, Target(full.model, new, executor)
 
 
 def target_of(
-    model: Model, shards: Sequence[BatchShard], weights: str | None, executor: AbstractExecutor
+    model: Model,
+    shards: Sequence[BatchShard],
+    weights: str | None,
+    executor: AbstractExecutor,
+    pilot_shard: int = 0,
 ) -> Target:
     """Return the target of the rows of some shards."""
     partition = _partition(model.local, shards, weights, _labels(model.local, shards))
-    return Target.fitted(model, partition, executor)
+    return Target.fitted(model, partition, executor, pilot_shard)
 
 
 def _labels(local: LocalModel | None, shards: Sequence[BatchShard]) -> np.ndarray | None:

@@ -18,6 +18,7 @@ from .batch_plan import BatchPlan, BatchSettings, EarlierShard, count_for_share,
 from .local_stage import check_mode
 from .local_tasks import LocalsMode
 from .new_rows import NewRows, read_new_rows
+from .repeated_rows import repeated_batches, repeated_sentence
 from .run_history import RunHistory
 from .shard_count import MAX_SHARD_BYTES, TooManyShards, slots_of
 from .stored_update import SPLIT_STREAM, Change, UpdateOptions, make_state, stream_seed
@@ -160,6 +161,7 @@ def _update_run(
             return runs.tree(number)
         if (known := _known_batch(history, before, batch)) is not None:
             return runs.tree(known.number)
+        _warn_of_repeated(history, before, batch, earlier, column)
         number = history.next_number()
         history.begin(number, request)
         settings = BatchSettings(
@@ -199,6 +201,25 @@ def _known_batch(history: History, before: State, batch: NewRows) -> State | Non
             )
             return state
     return None
+
+
+def _warn_of_repeated(
+    history: History,
+    before: State,
+    batch: NewRows,
+    earlier: list[EarlierShard],
+    column: str | None,
+) -> None:
+    """Say if the new rows hold all rows of an earlier batch, besides others."""
+    if batch.whole is None:
+        return
+    if found := repeated_batches(batch.whole, earlier, column):
+        names = {state.number: state.name for state in history.lineage(before.number)}
+        warn_user(
+            f"{repeated_sentence(found, names)} vcmc.restore({str(history.store.folder)!r}, "
+            f"{before.number}) goes back.",
+            StoreWarning,
+        )
 
 
 def _plan(batch: NewRows, earlier: list[EarlierShard], settings: BatchSettings) -> BatchPlan:

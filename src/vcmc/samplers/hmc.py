@@ -116,11 +116,11 @@ class HMC(AbstractSampler):
             walkers = chain_states(setup, np.where(is_inside[:, None], white, 0.0), centre, root)
 
         def zeros(*shape: int, dtype: type = float) -> Array:
-            return jnp.asarray(np.zeros(shape, dtype))  # jnp.zeros would compile programs
+            return jax.device_put(np.zeros(shape, dtype))  # jnp.zeros would compile programs
 
         return HMCState(
             zeros(dtype=int),
-            jax.tree.map(jnp.asarray, walkers),
+            jax.device_put(walkers),
             {name: zeros(self.num_walkers, dtype=dtype) for name, dtype in STATS.items()},
             zeros(2),
             zeros(3, start.size),

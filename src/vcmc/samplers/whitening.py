@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtri
@@ -50,7 +49,7 @@ def whitened_density(
 
 def inverse_root(density: Subposterior, centre: Point) -> Root:
     """Return a root of the inverse curvature at the centre."""
-    directions = jnp.asarray(np.eye(centre.size))
+    directions = np.eye(centre.size)
     curvature = -np.asarray(hessian_products(density, centre, directions))
     return cast(DenseOperator, Whitening.from_curvature(centre, curvature).root).values
 
@@ -93,7 +92,7 @@ def _newton_steps(
                 break
             step = step / 2
     (mode,) = unwhiten_all(white[None], centre, root)
-    return jnp.asarray(mode), score
+    return jax.device_put(mode), score
 
 
 def chain_states(

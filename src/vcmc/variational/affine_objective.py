@@ -135,7 +135,7 @@ class AffineObjective:
         return Evaluation(shift, scale, white, values, scores)
 
     def _log_densities(self, points: Draws) -> tuple[Float[np.ndarray, " draw"], Draws]:
-        values, scores = self._target(jnp.asarray(self._whitening.unwhiten(points)))
+        values, scores = self._target(self._whitening.unwhiten(points))
         return np.asarray(values), self._whitening.whiten_scores(np.asarray(scores))
 
     def evaluated(self, evaluation: Evaluation) -> tuple[Draws, Draws]:

@@ -55,7 +55,7 @@ class QuadraticControl(NamedTuple):
     @classmethod
     def zero(cls, dim: int) -> "QuadraticControl":
         """Return the control that changes nothing."""
-        return cls(jnp.asarray(np.zeros(dim)), jnp.asarray(np.zeros((dim, dim))))
+        return cls(jax.device_put(np.zeros(dim)), jax.device_put(np.zeros((dim, dim))))
 
     @classmethod
     def fit(

@@ -8,6 +8,7 @@ from vcmc.models.frontends.checks import (
     example_params,
     first_line,
     first_rows,
+    neutral_rows,
     other_rows,
     row_axis,
     same_for_all_rows,
@@ -55,6 +56,22 @@ def test_a_prior_that_uses_the_rows_is_refused():
             ROWS,
             "pass it",
         )
+
+
+def test_rows_that_are_constants_of_programs_are_not_the_users():
+    def of_positive(params, rows):
+        if not isinstance(rows["y"], jnp.ndarray) and (np.asarray(rows["y"]) <= 0).any():
+            raise ValueError("must be positive")
+        return -(params["mean"] ** 2)
+
+    def of_these(params, rows):
+        return of_positive(params, {"y": rows["y"] - 2})
+
+    rows = {"y": np.arange(3.0, 23.0)}
+    anything = neutral_rows(lambda params, rows: -(params["mean"] ** 2), EXAMPLES[0], rows)
+    np.testing.assert_array_equal(anything["y"], np.zeros(5))
+    np.testing.assert_array_equal(neutral_rows(of_positive, EXAMPLES[0], rows)["y"], np.ones(5))
+    np.testing.assert_array_equal(neutral_rows(of_these, EXAMPLES[0], rows)["y"], rows["y"][:5])
 
 
 def test_values_that_follow_the_rows_are_told_from_those_that_do_not():

@@ -569,3 +569,23 @@ def test_rows_of_any_number_type_are_taken(given):
         value.log_likelihood({"mean": 1.0}, shard.rows),
         dist.Normal(199, 1).log_prob(np.zeros(20)),
     )
+
+
+def test_models_of_different_rows_have_the_same_programs():
+    def regression(x, sd, y):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        numpyro.deterministic("double", 2 * slope)
+        numpyro.sample("y", dist.Normal(slope * x, sd), obs=y)
+
+    programs = []
+    for seed in range(2):
+        values = np.random.default_rng(seed).uniform(1, 2, size=(3, 20))
+        model = vcmc.from_numpyro(regression, dict(zip(("x", "sd", "y"), values, strict=True)))
+        params = {"slope": jnp.zeros(())}
+        derived = model.derived
+        assert derived is not None
+        programs.append(
+            str(jax.make_jaxpr(model.log_prior)(params).consts)
+            + str(jax.make_jaxpr(lambda p, derived=derived: derived(p))(params).consts)
+        )
+    assert programs[0] == programs[1]

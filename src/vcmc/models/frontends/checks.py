@@ -3,7 +3,9 @@
 A dependence on the number of rows is detected by comparing two numbers of rows.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -90,6 +92,25 @@ def check_prior(
                     "would have different priors. Compute what the prior needs from the rows "
                     f"beforehand, e.g. their standard deviation, and {remedy}."
                 )
+
+
+def neutral_rows(
+    prior: Callable[[Params, Rows], Any], params: dict[str, Array], arrays: Rows
+) -> dict[str, Any]:
+    """Return rows at which to evaluate what does not depend on the rows: of zeros, or of ones.
+
+    They are constants of compiled programs. Rows of the user's would be copied into the cache of
+    programs, and a model that was made of other rows could not use these. Where neither zeros nor
+    ones are valid, the first rows are returned.
+    """
+    first = first_rows(arrays)
+    for value in (0, 1):
+        rows = {name: np.full_like(array, value) for name, array in first.items()}
+        with warnings.catch_warnings(), suppress(Exception):
+            warnings.simplefilter("error")  # e.g. that a value is out of the support
+            jax.eval_shape(lambda params, rows=rows: prior(params, rows), params)
+            return rows
+    return first
 
 
 def same_for_all_rows(

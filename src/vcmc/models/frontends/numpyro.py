@@ -26,6 +26,7 @@ from .checks import (
     check_prior,
     example_params,
     first_rows,
+    neutral_rows,
     row_axis,
     same_for_all_rows,
     sum_per_row,
@@ -143,7 +144,7 @@ def from_numpyro(
         return jnp.sum(jnp.stack(parts), axis=0)
 
     def log_prior(params: Params) -> Scalar:
-        return prior_given(params, template)
+        return prior_given(params, neutral)
 
     log_likelihood: LogLikelihood = observed_log_likelihood
     if roles.has_enumerated:
@@ -153,6 +154,7 @@ def from_numpyro(
     spaces = _spaces(seeded, few, roles.latents, template, declared)
     examples = example_params(spaces)
     check_prior(prior_given, examples, arrays, "pass it in constants={...}")
+    neutral = neutral_rows(prior_given, examples[0], arrays)
     _warn_of_groups(log_likelihood, spaces, arrays, constants or {})
     derived = _derived(seeded, few, more, arrays, examples)
     dims, coords = site_labels(seeded, few, rows, arrays, dims, coords)
@@ -360,7 +362,7 @@ def _derived(
     warn_of_omitted(name for name in deterministic if name not in names)
     if not names:
         return None
-    template = first_rows(arrays)
+    template = neutral_rows(values, examples[0], arrays)
 
     def derived(params: Params) -> Params:
         all_values = values(params, template)
