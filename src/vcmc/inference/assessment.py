@@ -188,7 +188,8 @@ def diagnose_draws(
         source: where the draws come from, if they are paired draws of shards.
         search: a search for modes, if there was one; else one is made.
         reweighs: whether errors come from importance weights rather than from scores wherever
-            scores are not linear: of draws that importance weights have made.
+            scores are not linear, or lines show steps: of draws that importance weights have made,
+            or have been compared with.
     """
     try:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -247,6 +248,10 @@ def _diagnose_draws(
         if not exact and known is None and (sentence := drift(flat, target, names, seed)):
             faults.append(sentence)
     doubts = [] if is_covered else profile_doubts(profile(flat, target, seed), names)
+    if doubts and reweighs and reweighted is None:  # proposals everywhere know more than lines
+        reweighted = reweighted_errors(flat, target, quantities, seed, THOROUGH)
+        if reweighted is not None:
+            known, doubts = reweighted, []
     if model.local is not None:
         integral_faults, integral_doubts = integral_sentences(check_integrals(flat, target, seed))
         faults, doubts = faults + integral_faults, doubts + integral_doubts

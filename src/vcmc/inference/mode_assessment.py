@@ -10,6 +10,7 @@ from ..data.params import to_params
 from ..diagnostics.mode_regions import ModeDraws, RegionTarget
 from ..diagnostics.mode_verdict import AssessedMode, judge_modes
 from ..diagnostics.modes import ModeSearch, remote_notes
+from ..diagnostics.reweighting import MAX_PARETO_K
 from ..diagnostics.verdict import Diagnosis
 from ..linalg.shrinkage import TINY
 from ..target import Target
@@ -50,6 +51,7 @@ def assess_modes(
         draws = flat[modes.labels == mode]
         region = RegionTarget(target, modes.regions, mode)
         made = modes.exact[mode] or exact
+        pareto_k = float(modes.pareto_k[mode])
         diagnosis = Diagnosis("doubtful", ["It has too few draws to be assessed."])
         if len(draws) >= MIN_DRAWS:
             diagnosis = diagnose_draws(
@@ -61,9 +63,8 @@ def assess_modes(
                 exact=made,
                 source=modes.sources[mode],
                 search=ModeSearch(),
-                reweighs=bool(made),
+                reweighs=bool(made) or pareto_k < MAX_PARETO_K,
             )
-        pareto_k = float(modes.pareto_k[mode])
         error = float(modes.standard_errors[mode])
         values = to_params(model.space, draws, model.derived) if len(draws) else {}
         assessed.append(AssessedMode(float(weight), error, pareto_k, diagnosis, values))
