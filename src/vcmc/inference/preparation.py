@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 # Of independence sampling with local parameters, whose gradients are costly: an effective draw
-# takes seven values; and without them, where it takes three.
-MIN_COSTLY_ACCEPTANCE_RATE, MIN_ACCEPTANCE_RATE = 0.25, 0.5
+# takes seven values; and without them, where it takes two.
+MIN_COSTLY_ACCEPTANCE_RATE, MIN_ACCEPTANCE_RATE = 0.25, 0.7
 # Of a shard: above, independent proposals seldom reach its tails. Scores correct the moments of
 # several shards' combined draws, and their shapes.
 MAX_COSTLY_NON_NORMALITY, MAX_INDEPENDENT_NON_NORMALITY = 1.0, 0.25

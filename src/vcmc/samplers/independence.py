@@ -4,7 +4,8 @@ Proposals are draws of a Student t distribution, and do not depend on where a wa
 accepted with probability $\min(1, w(z') / w(z))$, where $w$ is the ratio of the density to that of
 the proposals. A draw costs one evaluation of the log density, where Hamiltonian Monte Carlo takes
 two or three gradients. First proposals are made around the shard's mode with the curvature there;
-the moments of these, weighted by $w$, are those of the proposals that follow.
+where their weights $w$ are uneven, their weighted moments are those of the proposals that follow,
+unless these would be noisier than the curvature is wrong.
 """
 
 from typing import Any, NamedTuple
@@ -162,7 +163,7 @@ def _first_proposals(
     if np.isneginf(log_ratios).all():  # nothing but the centre is left
         return FirstProposals(np.zeros_like(white), np.ones(NUM_FIRST), log_ratios, centre, root)
     weights = np.exp(log_ratios - log_ratios.max())
-    if dim <= MAX_FITTED_DIM:
+    if dim <= MAX_FITTED_DIM and _is_worth_fitting(weights, dim):
         shift, factor = _fit(white, weights)
         centre, root = (
             centre + np.einsum("ij,j->i", root, shift),
@@ -172,6 +173,16 @@ def _first_proposals(
         white = np.linalg.solve(factor, (white - shift).T).T
         log_ratios = log_densities - _log_proposals(white)
     return FirstProposals(white, weights, log_ratios, centre, root)
+
+
+def _is_worth_fitting(weights: Float[np.ndarray, " proposal"], dim: int) -> bool:
+    r"""Return whether moments of weighted proposals are closer to the density than the curvature.
+
+    With $m$ effective ones of $n$, proposals are about $(n/m - 1)/2$ nats from the density, and
+    proposals with their $d + d (d + 1)/2$ moments about half a nat for each, over $m$.
+    """
+    effective = weights.sum() ** 2 / np.sum(weights**2)
+    return bool(dim * (dim + 3) / (4 * effective) < (len(weights) / effective - 1) / 2)
 
 
 def _fit(
