@@ -185,7 +185,7 @@ def test_groups_that_the_table_does_not_have_are_refused(rows):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda rows: {"y": rows["y"]}, "groups must name a column of the rows"),
+        (lambda rows: {"y": rows["y"]}, r"\['county'\] are missing from \['y'\]"),
         (
             lambda rows: rows | {"county": np.where(rows["y"] > 2, np.nan, 1.0)},
             "must give a group to every row",

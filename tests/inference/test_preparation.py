@@ -1,5 +1,7 @@
 """The first stage: partitions, checks, the common start, and the sampler."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -71,7 +73,9 @@ def test_shards_that_are_nearly_normal_get_the_sampler_with_the_fewest_gradients
     )
     partition = as_partition({"x": x, "y": x.sum(axis=1)}, num_shards, seed=0)
     with ProgressDisplay(False) as display:
-        chosen = request(combiner=vcmc.combiners.Variational())
+        chosen = request(combiner=vcmc.combiners.Variational(), shard_draws=None)
         target = Target.fitted(model, partition, chosen.executor)
         prepared = prepare(target, chosen, display, Clock())
+        many = prepare(target, replace(chosen, shard_draws=1000), display, Clock())
     assert isinstance(prepared.plan.sampler, sampler)
+    assert isinstance(many.plan.sampler, vcmc.samplers.HMC)

@@ -91,7 +91,7 @@ def test_rows_that_lead_far_away_make_the_result_doubtful(linear):
     with pytest.warns(vcmc.DoubtfulWarning, match="a guess"):
         tree = vcmc.update(old, model, new_rows, progress=False)
     move = (moments(tree, "mu")[0] - moments(old, "mu")[0]) / moments(old, "mu")[1]
-    assert 4 < move[0] < 6
+    assert abs(move[0] - 4.6) < 1  # 4.6 by the formula of both sets of rows
     assert tree.attrs["verdict"] == "doubtful"
     assert "disagree with the old ones" in tree.attrs["verdict_text"]
     assert not vcmc.diagnose(tree).can_be_refined

@@ -26,7 +26,7 @@ from .quantiles import LEVELS
 from .selfcheck import Errors
 
 NUM_GROUPS = 10  # of the jackknife
-NUM_PERTURBATIONS = 20  # of means and sds: the root of their mean square is known to 16 %
+NUM_PERTURBATIONS = 20  # of means and sds, whose mean squares are those that are wanted
 MAX_DRAWS = 2000  # that are reweighted: a change of 0.02 sd is seen
 MAX_MAPPED_DIM = 50  # coordinates that all have maps in the jackknife, at 5 ms each
 MIN_KNOWN = 2.0  # standard errors of an old error that is corrected; smaller ones may be chance
@@ -90,14 +90,19 @@ class OldPosterior(NamedTuple):
         log_sd = np.where(np.abs(sd) > MIN_KNOWN * sd_se, np.log1p(np.maximum(sd, -0.9)), 0.0)
         # errors of quantities are correlated as the quantities are
         rows = generator.integers(len(draws), size=NUM_PERTURBATIONS)
-        shifts = (white_values[rows] * mean_se) @ to_coordinates * sds
-        signs = generator.normal(size=(NUM_PERTURBATIONS, dim))
+        shifts = (_with_unit_squares(white_values[rows]) * mean_se) @ to_coordinates * sds
+        signs = _with_unit_squares(generator.normal(size=(NUM_PERTURBATIONS, dim)))
         corrected = centre - mean + (draws - centre) * np.exp(-log_sd[nearest])
         return cls(corrected, num_effective, shifts, signs * sd_se[nearest], True)
 
     def fitted(self) -> Surrogate:
         """Fit a surrogate to the draws."""
         return Surrogate.fitted(self.draws, self.num_effective)
+
+
+def _with_unit_squares(values: Values) -> Values:
+    """Return values whose mean squares are one, so that chance makes no error of the errors."""
+    return values / np.sqrt(np.maximum(np.mean(values**2, axis=0), TINY))
 
 
 class Sensitivity(NamedTuple):

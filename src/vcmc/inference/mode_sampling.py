@@ -12,6 +12,7 @@ from ..diagnostics.modes import ModeSearch
 from ..errors import ShardError
 from ..linalg.whitening import Whitening
 from ..progress import ProgressDisplay
+from ..samplers import HMC, Independence
 from .preparation import Prepared
 from .request import Request
 from .sampling import ShardDraws, sample
@@ -49,8 +50,12 @@ def sample_near_modes(
         if mode == search.own:
             continue
         key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(prepared.plan.key)), mode)
+        sampler = prepared.plan.sampler
+        if isinstance(sampler, Independence) and prepared.target.model.local is None:
+            sampler = HMC()  # whose steps are short: proposals of flat shards reach the other modes
         plan = replace(
             prepared.plan,
+            sampler=sampler,
             start=np.asarray(found.point),
             key=np.asarray(jax.random.key_data(jax.random.fold_in(key, len(search.modes)))),
             store=None,

@@ -236,9 +236,7 @@ def _compile_early(target: Target, request: Request, own_sampler: Any, start: Po
     sampler = request.sampler or own_sampler
     with suppress(Exception), np.errstate(all="ignore"):
         if request.sampler is None and (sampler is None or isinstance(sampler, NUTS)):
-            is_one = target.num_shards == 1 and target.model.local is None
-            is_independent = start.size <= MAX_FITTED_DIM and not is_one
-            sampler = Independence() if is_independent else HMC()
+            sampler = Independence() if _may_be_independent(target, request) else HMC()
         sampler.prepare(density, start)
         if request.combiner.needs.scores:
             target.prepare()
@@ -290,7 +288,7 @@ def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key:
                     if (closer := non_normality(changed, start)) < measure:
                         measure, prior_power, density = closer, other, changed
             sampler = _choose_sampler(sampler or NUTS(), measure, start.size)
-            if start.size <= MAX_FITTED_DIM and np.isfinite(measure):
+            if np.isfinite(measure) and _may_be_independent(target, request):
                 sampler = _independence(density, start, measure, num_shards == 1) or sampler
     shard_draws = request.shard_draws or initial_shard_draws(
         num_shards,
@@ -359,20 +357,25 @@ def _choose_sampler(nuts: NUTS, non_normality: float, dim: int) -> AbstractSampl
     return eqx.tree_at(lambda sampler: sampler.num_warmup, nuts, UNWHITENED_WARMUP)
 
 
+def _may_be_independent(target: Target, request: Request) -> bool:
+    """Return whether independence sampling may take the fewest evaluations.
+
+    It needs no gradient and hardly a warm-up, but its draws are worth fewer: it is for few draws,
+    whose moments scores correct, or for costly evaluations, with local parameters.
+    """
+    if target.model.space.dim > MAX_FITTED_DIM:
+        return False
+    is_brief = request.shard_draws is None and request.total_shards(target) > 1
+    return target.model.local is not None or (is_brief and request.combiner.needs.scores)
+
+
 def _independence(
     density: Subposterior, start: Point, non_normality: float, is_one: bool
 ) -> Independence | None:
-    """Return independence sampling where it takes the fewest evaluations, else None.
-
-    Hamiltonian draws of one shard that is nearly normal are nearly independent. Those of several
-    shards are few, and half of their evaluations are its warm-up.
-    """
+    """Return independence sampling if a shard is so close to normal that it is efficient."""
     is_costly = density.model.local is not None
-    if is_one and not is_costly and non_normality <= MAX_NORMAL:
-        return None
     may_be_far = is_costly and not is_one
-    limit = MAX_COSTLY_NON_NORMALITY if may_be_far else MAX_INDEPENDENT_NON_NORMALITY
-    if non_normality > limit:
+    if non_normality > (MAX_COSTLY_NON_NORMALITY if may_be_far else MAX_INDEPENDENT_NON_NORMALITY):
         return None
     rate = acceptance_rate(density, start)
     least = MIN_COSTLY_ACCEPTANCE_RATE if is_costly else MIN_ACCEPTANCE_RATE
