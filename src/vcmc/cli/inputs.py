@@ -123,14 +123,24 @@ def load_rows(path: str, columns: Columns | None) -> Any:
     return choose_columns(read_npz(file), columns)
 
 
-def columns_in_data(path: str, columns: Columns | None) -> Columns | None:
-    """Return columns with the ranges and patterns of --column replaced by names."""
+def columns_in_data(
+    path: str, columns: Columns | None, model: str, names: GroupNames = NO_GROUPS
+) -> Columns | None:
+    """Return the columns of the model's arrays that --column and the names of the columns say.
+
+    Args:
+        path: the data file.
+        columns: columns by name of the array, from --column; ranges and patterns are replaced.
+        model: the model as `file.py:name`; a column named like one of its arrays is that array.
+        names: what the groups are, whose column is kept.
+    """
     if columns is None:
         return None
     file = Path(path)
-    return expand_columns(
-        columns, list(read_npz(file) if file.suffix == ".npz" else columns_of(file))
-    )
+    present = list(read_npz(file) if file.suffix == ".npz" else columns_of(file))
+    read = {*(_read_names(_defined(model)) or ()), names.groups}
+    own = {name: name for name in present if name in read and name not in columns}
+    return {**(expand_columns(columns, present) or {}), **own}
 
 
 def load_model_and_rows(

@@ -88,7 +88,7 @@ def run_model(
         refined: whether to refine the combined draws.
         command: the command as typed, which the run directory stores.
     """
-    columns = with_column(columns_in_data(data, columns), weights)
+    columns = with_column(columns_in_data(data, columns, model, names), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     pool = parse_executor(executor)
     try:
@@ -171,7 +171,7 @@ def combine_files(
         space = parse_spaces(spaces, shapes_of(named_draws(draws)))
         tree = combine(draws, space=space, seed=seed, progress="lines")
     else:
-        columns = columns_in_data(data, columns)
+        columns = columns_in_data(data, columns, model)
         loaded_model, rows = load_model_and_rows(model, data, columns)
         if not isinstance(rows, Mapping):
             rows = _split(loaded_model, rows, len(shards), seed, columns, None)
@@ -192,7 +192,7 @@ def diagnose_result(
     if model is None or data is None:
         return tree, diagnose(tree)
     weights = weights_of(tree, None)
-    columns = with_column(columns_in_data(data, columns), weights)
+    columns = with_column(columns_in_data(data, columns, model, names), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     partition = split_as_before(path, loaded_model, rows, tree, columns)
     return tree, diagnose(tree, loaded_model, partition)
@@ -211,7 +211,7 @@ def refine_result(
     _check_output(out, path)
     tree = load_result(path)
     weights = weights_of(tree, None)
-    columns = with_column(columns_in_data(data, columns), weights)
+    columns = with_column(columns_in_data(data, columns, model, names), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     partition = split_as_before(path, loaded_model, rows, tree, columns)
     refined = refine(tree, loaded_model, partition, seed=seed, progress="lines")
@@ -232,7 +232,7 @@ def leave_one_out(
 ) -> "ELPDData":
     """Assess a result by leave-one-out cross-validation on the rows of a data file."""
     tree = load_result(path)
-    columns = columns_in_data(data, columns)
+    columns = columns_in_data(data, columns, model, names)
     loaded_model, rows = load_model_and_rows(model, data, columns, names)
     partition = split_as_before(path, loaded_model, rows, tree, columns)
     pool = parse_executor(executor)
@@ -264,7 +264,7 @@ def log_evidence(
     """Estimate the log marginal likelihood of a result's model on the rows of a data file."""
     tree = load_result(path)
     weights = weights_of(tree, None)
-    columns = with_column(columns_in_data(data, columns), weights)
+    columns = with_column(columns_in_data(data, columns, model, names), weights)
     loaded_model, rows = load_model_and_rows(model, data, columns, names, weights)
     partition = split_as_before(path, loaded_model, rows, tree, columns)
     pool = parse_executor(executor)

@@ -47,7 +47,7 @@ class ModelFiles(NamedTuple):
 
     def load(self, path: str, tree: "DataTree") -> tuple[Model, Any]:
         """Return the model, and the rows split as they were for the result at this path."""
-        columns = columns_in_data(self.data, self.columns)
+        columns = columns_in_data(self.data, self.columns, self.model, self.names)
         model, rows = load_model_and_rows(self.model, self.data, columns, self.names)
         return model, split_as_before(path, model, rows, tree, columns)
 
@@ -59,7 +59,7 @@ class ModelFiles(NamedTuple):
         Rows of a model with groups, and those of another library, are read in their order. The
         shards of a run have no columns but those of the model.
         """
-        columns = columns_in_data(self.data, self.columns)
+        columns = columns_in_data(self.data, self.columns, self.model, self.names)
         for name in (choice.by, choice.observed):
             columns = with_column(columns, name)
         model, rows = load_model_and_rows(self.model, self.data, columns, self.names)

@@ -51,8 +51,8 @@ columns = click.option(
     multiple=True,
     metavar="NAME=COLUMN[,COLUMN...]",
     help="Build the model's array NAME from these columns of the data: names, ranges in the order "
-    "of the file (age:income) and patterns (x9*). Repeat it for every array. By default every "
-    "column is an array of its own.",
+    "of the file (age:income) and patterns (x9*). Repeat it for every such array. A column that is "
+    "named like another array of the model is that array.",
 )
 
 

@@ -53,11 +53,11 @@ def predict_rows(
         executor: where rows are simulated.
     """
     tree = load_result(path)
-    chosen = columns_in_data(data, columns)
+    chosen = columns_in_data(data, columns, model, names)
     chosen = None if chosen is None else _present(data, chosen)
     rows = _rows(data, chosen)
     if fitted is not None:
-        chosen = columns_in_data(fitted, columns)
+        chosen = columns_in_data(fitted, columns, model, names)
         loaded_model, _ = load_model_and_rows(model, fitted, chosen, names)
     elif (known := _fitted_rows(Path(path), weights_of(tree, None))) is not None:
         loaded_model = load_model(model, known, names)

@@ -134,7 +134,8 @@ def update_run(
         locals_mode: how local parameters are reported.
         executor: where shards are sampled and evaluated.
     """
-    columns = columns_with_weights(columns_in_data(data, inputs.columns), inputs.weights)
+    chosen = columns_in_data(data, inputs.columns, str(inputs.model), inputs.names)
+    columns = columns_with_weights(chosen, inputs.weights)
     rows = load_rows(data, columns)
     pool = parse_executor(executor)
     try:
