@@ -151,6 +151,24 @@ def test_a_run_that_is_extended_cannot_be_shortened(conjugate, tmp_path):
         run(conjugate, tmp_path, 100)
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "sampler"),
+    [
+        (None, 2000, vcmc.samplers.Independence(num_warmup=64)),
+        (300, None, vcmc.samplers.HMC()),
+    ],
+)
+def test_a_run_that_is_extended_keeps_the_sampler_that_vcmc_chose(
+    first, then, sampler, conjugate, tmp_path
+):
+    # the library would choose another one for the second call
+    assert run(conjugate, tmp_path / "a", first, sampler=None).attrs["sampler"] == repr(sampler)
+    assert run(conjugate, tmp_path / "b", then, sampler=None).attrs["sampler"] != repr(sampler)
+    extended = run(conjugate, tmp_path / "a", then, sampler=None)
+    whole = run(conjugate, tmp_path / "c", extended.attrs["shard_draws"], sampler=sampler)
+    np.testing.assert_array_equal(extended["subposterior"]["beta"], whole["subposterior"]["beta"])
+
+
 def test_a_run_without_its_last_states_is_extended_from_the_beginning(conjugate, tmp_path):
     run(conjugate, tmp_path / "a", 230)
     for path in (tmp_path / "a").glob("draws/*/checkpoint*.npz"):

@@ -100,6 +100,7 @@ def prepare(
     The run is recorded in its run directory, if it has one.
     """
     stage = display.stage("prepare", 3)
+    request = record.continued(request) if record else request
     threading.Thread(target=_import_early).start()
     with new_pool(1, "compile") as pool:  # whose end is waited for
         prepared = _plan_run(target, request, stage, pool)
@@ -363,6 +364,8 @@ def _may_be_independent(target: Target, request: Request) -> bool:
     It needs no gradient and hardly a warm-up, but its draws are worth fewer: it is for few draws,
     whose moments scores correct, or for costly evaluations, with local parameters.
     """
+    if request.was_independent is not None:
+        return request.was_independent
     if target.model.space.dim > MAX_FITTED_DIM:
         return False
     is_brief = request.shard_draws is None and request.total_shards(target) > 1

@@ -39,6 +39,8 @@ class Request:
     """Shards of earlier batches of rows, whose draws are kept."""
     starts: tuple[Point, ...] = ()
     """Where the search for a start begins, if an earlier posterior is known."""
+    was_independent: bool | None = None
+    """Whether the run that is continued samples independently; None for a new run."""
 
     def total_shards(self, target: Target) -> int:
         """Return the number of shards of all batches, given the target of those to be sampled."""

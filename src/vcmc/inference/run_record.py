@@ -28,6 +28,7 @@ from ..results.agreement import check_agreement
 from ..results.local_files import identity_of
 from ..results.store import LOCAL_DRAWS, Groups, Store
 from ..results.tree import build_tree
+from ..samplers import Independence
 from ..space import Point
 from ..target import Target
 
@@ -114,6 +115,13 @@ class RunRecord:
             return None  # without an argument, which sampler vcmc chooses is not known yet
         warn_doubtful(attributes["warnings"])
         return build_tree(groups, attributes)
+
+    def continued(self, request: "Request") -> "Request":
+        """Return the request of a run that goes on with the kind of sampler that it has."""
+        if not self.stored:
+            return request
+        is_independent = self.stored["sampler"].startswith(Independence.__name__)
+        return dataclasses.replace(request, was_independent=is_independent)
 
     def record(self, plan: "Plan") -> int:
         """Write the identity of the run; if the directory has one, it must have this sampler.
