@@ -25,8 +25,9 @@ from ..samplers.mixture import ModeMixture
 from ..samplers.proposals import MAX_POINTS, Proposal
 from ..target import Target
 from .arguments import check_integer
-from .assessment import posterior_points, weights_of
+from .assessment import weights_of
 from .preparation import check_num_rows, result_target
+from .result_points import posterior_points
 
 if TYPE_CHECKING:
     from xarray import DataTree
