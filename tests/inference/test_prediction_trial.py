@@ -91,3 +91,15 @@ def test_names_and_trees_of_other_models_are_refused(model, tree):
     other = make_tree({"posterior": {"beta": np.zeros((1, 10, 3))}}, {"num_shards": 1})
     with pytest.raises(ValueError, match="the tree is a result of another model"):
         vcmc.predict(other, model, NEW, progress=False)
+
+
+def test_a_model_that_counts_its_outcomes_needs_such_a_column(tree):
+    def model(y):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(beta.sum(), 1.0), obs=y)
+
+    converted = vcmc.from_numpyro(model, {"y": ROWS["y"]})
+    assert vcmc.predict(tree, converted, {"y": np.zeros(4)}, progress=False).sizes["row"] == 4
+    with pytest.raises(ValueError, match=r"number of rows from \['y'\], give the new rows such"):
+        vcmc.predict(tree, converted, {"x": NEW["x"]}, progress=False)

@@ -20,6 +20,8 @@ from .replication import GROUP_CODES, Response, WithoutColumns
 
 MAX_GROUPS = 1000
 
+NO_COLUMN = "vcmc row"  # a column that no model reads
+
 
 class CheckOptions(NamedTuple):
     """What the user asks for.
@@ -202,6 +204,8 @@ def _unused_column(
     unused = []
     for column in rows:
         others = {name: array for name, array in rows.items() if name != column}
+        if not others.keys() - {GROUP_CODES, by}:  # something must say how many rows there are
+            others[NO_COLUMN] = np.zeros(len(rows[column]))
         try:
             is_unused = _simulated_shapes(model, others, point) == shapes
         except ValueError:

@@ -86,7 +86,7 @@ def try_model(
     if values.shape[:1] != (count,):
         raise ValueError(
             f"simulate must return {name!r} with one entry per row, shape ({count}, …); got "
-            f"{values.shape}."
+            f"{values.shape}.{_about_outcomes(model, batch)}"
         )
     row_bytes = sum(array[:1].nbytes for array in (*(arrays[c] for c in used), *added.values()))
     return Trial(name, used, tuple(values.shape[1:]), row_bytes)
@@ -197,6 +197,17 @@ def _failure(model: Model, rows: Mapping[str, Any], error: Exception) -> ValueEr
     return ValueError(
         "rows must have the columns that the model predicts from, with the types and shapes of "
         f"those that it was fitted to; it fails on new rows with {columns} ({describe(error)})."
+        f"{_about_outcomes(model, rows)}"
+    )
+
+
+def _about_outcomes(model: Model, rows: Mapping[str, Any]) -> str:
+    """Return what to try if a model may take its number of rows from an outcome they lack."""
+    if not (absent := [name for name in model.columns or () if name not in rows]):
+        return ""
+    return (
+        f" If the model takes the number of rows from {absent}, give the new rows such a column, "
+        "with any values."
     )
 
 

@@ -120,8 +120,9 @@ def _simulator(
     for name in roles.observed:
         sizes = zip(roles.sites[name].shape, more_rows[name].shape, strict=True)
         axes[name] = next(axis for axis, (few, more) in enumerate(sizes) if few != more)
+    shapes = {name: roles.sites[name].shape for name in axes}
     return GroupedSiteSimulator(
-        model, constants, axes, groups.column, groups.number, roles.local_latents
+        model, constants, axes, shapes, groups.column, groups.number, roles.local_latents
     )
 
 
