@@ -16,6 +16,7 @@ from ..errors import describe
 from ..model import Model
 from .model_rows import model_rows
 from .partitioning import as_partition, is_on_disk
+from .prediction_trial import check_predictors
 from .replication import GROUP_CODES, Response, WithoutColumns
 
 MAX_GROUPS = 1000
@@ -83,6 +84,7 @@ def checked_rows(
     read = model_rows(rows, model, keep=kept, refuses_text=refuses_text, is_fit=False)
     cache = ShardCache(model, _partition(read, num_shards))
     columns = cache.shard(0).rows
+    check_predictors(model, columns.keys() - {GROUP_CODES})
     if column is not None and column != GROUP_CODES:
         labels = cache.partition.levels.get(column)
     if column is not None:

@@ -168,7 +168,9 @@ def from_numpyro(
         coords=coords,
         columns=arrays,
         renamed=renamed,
-        simulate=SiteSimulator.of_sites(model, constants or {}, roles.observed, few, more),
+        simulate=SiteSimulator.of_sites(
+            model, constants or {}, roles.observed, (few, more), arrays
+        ),
     )
 
 

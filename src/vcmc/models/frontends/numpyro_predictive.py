@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
-from ...data.rows import Rows
+from ...data.rows import Rows, native
 from ...space import Params
 from .sites import TRACE_LOCK, Site, WithoutSlashes
 
@@ -51,6 +52,14 @@ def _extends(shape: tuple[int, ...], larger: tuple[int, ...]) -> bool:
         return False
 
 
+def entries(arrays: Rows) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return the shapes and types of the entries of columns."""
+    return {
+        name: jax.ShapeDtypeStruct(array.shape[1:], native(array[:1]).dtype)
+        for name, array in arrays.items()
+    }
+
+
 @dataclass(frozen=True)
 class SiteSimulator:
     """A function that draws the observed sites given params and rows.
@@ -64,12 +73,14 @@ class SiteSimulator:
         constants: arguments that are not per row.
         row_axes: the axis of rows of each site's value.
         shapes: the shape of each site's value, for some number of rows.
+        columns: the columns that the model was made with: the shapes and types of their entries.
     """
 
     model: Callable[..., Any]
     constants: Mapping[str, Any]
     row_axes: Mapping[str, int]
     shapes: Mapping[str, tuple[int, ...]]
+    columns: Mapping[str, jax.ShapeDtypeStruct]
 
     @classmethod
     def of_sites(
@@ -77,10 +88,11 @@ class SiteSimulator:
         model: Callable[..., Any],
         constants: Mapping[str, Any],
         observed: Iterable[str],
-        few: Mapping[str, Site],
-        more: Mapping[str, Site],
+        sites: tuple[Mapping[str, Site], Mapping[str, Site]],
+        arrays: Rows,
     ) -> "SiteSimulator":
         """Find the axes of rows by sites on few and on more rows; factors have no values."""
+        few, more = sites
         axes = {
             name: next(
                 axis for axis, size in enumerate(few[name].shape) if size != more[name].shape[axis]
@@ -88,7 +100,8 @@ class SiteSimulator:
             for name in observed
             if few[name].kind == "observed" and few[name].shape != more[name].shape
         }
-        return cls(model, constants, axes, {name: few[name].shape for name in axes})
+        shapes = {name: few[name].shape for name in axes}
+        return cls(model, constants, axes, shapes, entries(arrays))
 
     @property
     def arguments(self) -> list[str]:
