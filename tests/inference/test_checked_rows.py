@@ -1,6 +1,8 @@
 """Columns of the rows of a posterior check."""
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import vcmc
@@ -50,6 +52,20 @@ def test_the_only_column_that_is_not_simulated_from_is_the_response():
     assert checked(rows, "z").response.observed == "count"
     grouped = rows | {"region": np.array([1.0, 0.0, 1.0, 1.0])}
     assert checked(grouped, "z", by="region").response.observed == "count"
+
+
+def test_the_only_column_of_a_model_without_predictors_is_the_response():
+    def coin(heads=None):
+        share = numpyro.sample("share", dist.Beta(1, 1))
+        numpyro.sample("toss", dist.Bernoulli(share), obs=heads)
+
+    rows = {"heads": np.array([0, 1, 1, 0, 1])}
+    model = vcmc.from_numpyro(coin, rows)
+    for by in (None, "day"):
+        more = rows if by is None else {**rows, by: np.array(["a", "b", "a", "b", "a"])}
+        options = CheckOptions(None, None, by, (), False)
+        response = checked_rows(model, more, 1, np.zeros(1), options).response
+        assert (response.name, response.observed) == ("toss", "heads")
 
 
 def test_rows_in_memory_are_told_from_others(tmp_path):

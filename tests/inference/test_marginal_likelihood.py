@@ -180,6 +180,20 @@ def test_improper_priors_have_no_evidence(prior):
         vcmc.evidence(tree, model, rows)
 
 
+def test_a_prior_on_a_difference_alone_has_no_evidence():
+    def two_lines(x, y):
+        flat = dist.ImproperUniform(dist.constraints.real, (), ())
+        left, right = numpyro.sample("left", flat), numpyro.sample("right", flat)
+        numpyro.factor("ridge", dist.Normal(0, 1).log_prob(left - right))
+        numpyro.sample("y", dist.Normal(jnp.where(x > 0, right, left), 1), obs=y)
+
+    rows = {"x": X[:, 0], "y": Y}
+    model = vcmc.from_numpyro(two_lines, rows, prior_sites=["ridge"])
+    tree = vcmc.infer(model, rows, num_shards=2)
+    with pytest.raises(ValueError, match=r"prior of 1 left \+ 1 right is improper.*no evidence"):
+        vcmc.evidence(tree, model, rows)
+
+
 @pytest.mark.parametrize(
     "prior", [dist.Cauchy(0, 1), dist.Laplace(0, 1), dist.Normal(0, 1e4), dist.StudentT(1, 0, 5)]
 )

@@ -18,15 +18,21 @@ from vcmc.results.tree import make_tree
 NUM_DRAWS = 16
 
 
-@pytest.fixture(scope="module")
-def model():
+def model_that(simulate):
     return vcmc.Model(
         space={"mean": vcmc.Real()},
         log_prior=lambda params: -0.5 * params["mean"] ** 2,
         log_likelihood=lambda params, rows: -0.5 * jnp.square(rows["y"] - params["mean"]),
-        simulate=lambda key, params, rows: {
+        simulate=simulate,
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    return model_that(
+        lambda key, params, rows: {
             "y": rows["x"] + params["mean"] + jax.random.normal(key, rows["x"].shape)
-        },
+        }
     )
 
 
@@ -110,14 +116,14 @@ def test_errors_in_a_block_are_reported(tree):
         shape = jax.ShapeDtypeStruct(rows["x"].shape, float)
         return {"y": jax.pure_callback(fail, shape, rows["x"], vmap_method="sequential")}
 
-    failing = vcmc.Model(
-        space={"mean": vcmc.Real()},
-        log_prior=lambda params: -0.5 * params["mean"] ** 2,
-        log_likelihood=lambda params, rows: -0.5 * jnp.square(rows["y"] - params["mean"]),
-        simulate=simulate,
-    )
     with pytest.raises(TaskError, match="new rows could not be simulated"):
-        vcmc.predict(tree, failing, {"x": np.arange(9.0)}, progress=False)
+        vcmc.predict(tree, model_that(simulate), {"x": np.arange(9.0)}, progress=False)
+
+
+def test_another_number_of_values_than_rows_is_refused(tree):
+    model = model_that(lambda key, params, rows: {"y": jnp.zeros(3)})  # as many as are tried
+    with pytest.raises(TaskError, match=r"one entry per row, shape \(8, …\); got \(3,\)"):
+        vcmc.predict(tree, model, {"x": np.zeros(7)}, progress=False)
 
 
 def test_summaries_are_those_of_numpy():

@@ -9,7 +9,7 @@ import pytest
 
 import vcmc
 from vcmc.data.row_blocks import RowStream
-from vcmc.inference.prediction_trial import try_model
+from vcmc.inference.prediction_trial import check_predictors, try_model
 from vcmc.results.tree import make_tree
 
 
@@ -91,3 +91,61 @@ def test_names_and_trees_of_other_models_are_refused(model, tree):
     other = make_tree({"posterior": {"beta": np.zeros((1, 10, 3))}}, {"num_shards": 1})
     with pytest.raises(ValueError, match="the tree is a result of another model"):
         vcmc.predict(other, model, NEW, progress=False)
+
+
+def test_a_model_that_counts_its_outcomes_needs_such_a_column(tree):
+    def model(y):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(beta.sum(), 1.0), obs=y)
+
+    converted = vcmc.from_numpyro(model, {"y": ROWS["y"]})
+    assert vcmc.predict(tree, converted, {"y": np.zeros(4)}, progress=False).sizes["row"] == 4
+    with pytest.raises(ValueError, match=r"number of rows from \['y'\], give the new rows such"):
+        vcmc.predict(tree, converted, {"x": NEW["x"]}, progress=False)
+
+
+def optional(x, z=None, censored=None, outcome=None):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    mean = x @ beta if z is None else x @ beta + z
+    with numpyro.handlers.mask(mask=True if censored is None else censored == 0):
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=outcome)
+
+
+def test_optional_predictors_that_the_model_was_fitted_to_are_needed(tree):
+    rows = {"x": ROWS["x"], "z": ROWS["z"], "censored": np.zeros(9), "outcome": ROWS["y"]}
+    converted = vcmc.from_numpyro(optional, rows)
+    expected = vcmc.predict(tree, converted, {**rows}, progress=False)["mean"]
+    # neither the outcome nor a mask of it says what is predicted
+    np.testing.assert_array_equal(
+        vcmc.predict(tree, converted, {"x": rows["x"], "z": rows["z"]}, progress=False)["mean"],
+        expected,
+    )
+    without = {name: array for name, array in rows.items() if name != "z"}
+    message = r"was fitted to and predicts from; \['z'\] are missing, and the columns are"
+    with pytest.raises(ValueError, match=message):
+        vcmc.predict(tree, converted, without, progress=False)
+    with pytest.raises(ValueError, match=message):
+        vcmc.posterior_check(tree, converted, without, progress=False)
+
+
+def test_optional_predictors_that_the_model_was_not_fitted_to_are_ignored(tree):
+    converted = vcmc.from_numpyro(optional, {"x": ROWS["x"], "outcome": ROWS["y"]})
+    expected = vcmc.predict(tree, converted, {"x": ROWS["x"]}, progress=False)["mean"]
+    more = vcmc.predict(tree, converted, {"x": ROWS["x"], "z": 9 * ROWS["z"]}, progress=False)
+    np.testing.assert_array_equal(more["mean"], expected)
+
+
+def test_optional_predictors_of_models_with_groups_are_needed():
+    def model(x, g, num_groups, z=None, y=None):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("groups", num_groups):
+            effect = numpyro.sample("effect", dist.Normal(mean, 1))
+        numpyro.sample("y", dist.Normal(effect[g] + x + (0 if z is None else z), 1), obs=y)
+
+    rows = {"x": np.ones(12), "z": np.arange(12.0), "y": np.zeros(12), "g": np.arange(12) % 3}
+    converted = vcmc.from_numpyro(model, rows, groups="g", num_groups="num_groups")
+    new = {name: rows[name][:4] for name in ("x", "z", "g")}
+    check_predictors(converted, new)
+    with pytest.raises(ValueError, match=r"predicts from; \['z'\] are missing"):
+        check_predictors(converted, ["x", "g"])

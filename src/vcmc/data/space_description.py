@@ -56,6 +56,27 @@ def describe_space(space: Product) -> str:
     )
 
 
+def described_names(text: str) -> list[str]:
+    """Return the names of the parameters that `describe_space` described.
+
+    >>> described_names(describe_space(Product({"mean": Real(2)})))
+    ['mean']
+    """
+    return list(_read(text)[1])
+
+
+def _read(text: str) -> tuple[Any, Any]:
+    """Return the version of a description, and its parameters."""
+    try:
+        description = json.loads(text)
+        return description["version"], description["parameters"]
+    except (TypeError, ValueError, KeyError) as error:
+        raise ValueError(
+            "a space must be described by text from describe_space; "
+            f"got {type(error).__name__}: {error}."
+        ) from None
+
+
 def space_from_description(
     text: str, replace: Mapping[str, Space] = MappingProxyType({})
 ) -> Product:
@@ -68,14 +89,7 @@ def space_from_description(
     Raises:
         ValueError: the text is no such description, or a parameter was not described.
     """
-    try:
-        description = json.loads(text)
-        version, parameters = description["version"], description["parameters"]
-    except (TypeError, ValueError, KeyError) as error:
-        raise ValueError(
-            "a space must be described by text from describe_space; "
-            f"got {type(error).__name__}: {error}."
-        ) from None
+    version, parameters = _read(text)
     if version != VERSION or not isinstance(parameters, Mapping):
         raise ValueError(
             f"a description of a space must have version {VERSION}; got {version!r}. It may come "

@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from ..data.params import to_params, to_points
-from ..data.rows import NUMBER_KINDS
+from ..data.params import to_params
 from ..diagnostics import convergence
 from ..diagnostics.integrals import check_integrals, integral_sentences
 from ..diagnostics.mode_search import find_modes
@@ -20,8 +19,7 @@ from ..diagnostics.selfcheck import MAX_GAUSSIAN_SHARE, Errors, self_check
 from ..diagnostics.verdict import Diagnosis, Evidence, Level, judge
 from ..errors import warn_doubtful
 from ..linalg.whitening import Whitening
-from ..model import Model
-from ..results.tree import draws_by_parameter, make_tree, tree_labels
+from ..results.tree import make_tree, text_list, tree_labels
 from ..target import Target
 from .drift import drift
 
@@ -42,7 +40,6 @@ DIAGNOSIS_NUMBERS = ("pareto_k", "ksd", "ksd_p_value", "not_linear")
 
 ROW_WEIGHTS = "row_weights"  # the attribute of a tree with the column of the rows' weights
 
-MAX_LABELS = 5  # in a message
 ONE_SHARD = "The draws are those of chains on all rows, which have converged."
 
 Points = Float[np.ndarray, "chain draw dim"]
@@ -287,48 +284,6 @@ def result_tree(
     return make_tree({**groups, **assessment.groups}, {**settings, **assessment.attributes})
 
 
-def posterior_points(tree: "DataTree", model: Model) -> Points:
-    """Return the draws of a result as points."""
-    posterior = tree["posterior"]
-    if missing := set(model.space) - set(posterior.data_vars):
-        raise ValueError(
-            f"the model has the parameters {list(model.space)}, but the tree has no draws of "
-            f"{sorted(missing)}: it is a result of another model, with "
-            f"{sorted(map(str, posterior.data_vars))}."
-        )
-    for name, part in model.space.items():
-        if (shape := posterior[name].transpose("chain", "draw", ...).shape[2:]) != part.shape:
-            raise ValueError(
-                f"the model's {name!r} has the shape {part.shape}, but the tree's draws have "
-                f"{shape}: the tree is a result of another model."
-            )
-    _check_labels(tree, model)
-    points = np.asarray(to_points(model.space, draws_by_parameter(tree)))
-    return points.reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
-
-
-def _check_labels(tree: "DataTree", model: Model) -> None:
-    """Refuse a model that numbers levels, or columns of a frame, in another way than the result."""
-    posterior = tree["posterior"]
-    for dim, own in model.levels.items():
-        if dim not in posterior.coords or posterior[dim].dtype.kind in NUMBER_KINDS:
-            continue
-        labels, names = posterior[dim].to_numpy().astype(str).tolist(), list(map(str, own))
-        if labels != names:
-            raise ValueError(
-                f"the model has the labels {names[:MAX_LABELS]} along {dim!r}, but the tree has "
-                f"{labels[:MAX_LABELS]}: numbers would mean other levels. Make the model from the "
-                f"rows that the result was fitted to, or with coords={{{dim!r}: [...]}}."
-            )
-
-
-def spaced_draws(points: Points, num_draws: int | None) -> Int[np.ndarray, " draw"]:
-    """Return the numbers of evenly spaced draws of every chain, so many in all; None: all."""
-    num_chains, total = points.shape[:2]
-    count = total if num_draws is None else min(total, max(1, num_draws // num_chains))
-    return np.arange(count) * total // count
-
-
 def stored_diagnosis(tree: "DataTree") -> Diagnosis:
     """Return the diagnosis that a tree holds."""
     if "verdict" not in tree.attrs:
@@ -368,9 +323,3 @@ def weights_of(tree: Any, weights: str | None) -> str | None:
     """Return the column with the weights of rows: the user's choice, or that of a result."""
     stored = getattr(tree, "attrs", {}).get(ROW_WEIGHTS)
     return weights if weights is not None or stored is None else str(stored)
-
-
-def text_list(tree: "DataTree", name: str) -> list[str]:
-    """Return a list of texts among a tree's attributes; files turn a list of one into a text."""
-    texts = tree.attrs.get(name, [])
-    return [texts] if isinstance(texts, str) else list(texts)

@@ -16,9 +16,12 @@ from ..errors import describe
 from ..model import Model
 from .model_rows import model_rows
 from .partitioning import as_partition, is_on_disk
+from .prediction_trial import check_predictors
 from .replication import GROUP_CODES, Response, WithoutColumns
 
 MAX_GROUPS = 1000
+
+NO_COLUMN = "vcmc row"  # a column that no model reads
 
 
 class CheckOptions(NamedTuple):
@@ -81,6 +84,7 @@ def checked_rows(
     read = model_rows(rows, model, keep=kept, refuses_text=refuses_text, is_fit=False)
     cache = ShardCache(model, _partition(read, num_shards))
     columns = cache.shard(0).rows
+    check_predictors(model, columns.keys() - {GROUP_CODES})
     if column is not None and column != GROUP_CODES:
         labels = cache.partition.levels.get(column)
     if column is not None:
@@ -202,6 +206,8 @@ def _unused_column(
     unused = []
     for column in rows:
         others = {name: array for name, array in rows.items() if name != column}
+        if not others.keys() - {GROUP_CODES, by}:  # something must say how many rows there are
+            others[NO_COLUMN] = np.zeros(len(rows[column]))
         try:
             is_unused = _simulated_shapes(model, others, point) == shapes
         except ValueError:

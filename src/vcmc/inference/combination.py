@@ -20,6 +20,7 @@ from ..model import Derived, Model
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.draws import (
     StreamedDraws,
+    check_recorded_names,
     draws_labels,
     named_draws,
     resolve_space,
@@ -280,6 +281,7 @@ def combine(
             target, combined.points, LocalsRequest(None, seed), groups, assessment
         )
         settings["groups"] = target.model.local.groups
+        settings["local_parameters"] = list(target.model.local.space)
         clock.lap("locals")
     settings |= combined.settings | clock.seconds | {"exact": combined.exact}
     return result_tree(groups, settings, assessment)
@@ -294,6 +296,7 @@ def _declared_space(
     check_model(model)
     if space is not None:
         raise ValueError("combine takes space= or model=, which has a space; got both.")
+    check_recorded_names(draws, model.space)
     return model.space
 
 

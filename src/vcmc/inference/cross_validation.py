@@ -18,11 +18,12 @@ from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
 from ..target import Target
 from .arguments import check_integer, check_model, check_result
-from .assessment import ROW_WEIGHTS, posterior_points, spaced_draws
+from .assessment import ROW_WEIGHTS
 from .moment_matching import Posterior, full_posterior, match_moments
 from .pointwise import Pointwise, Reduction, Unit, pointwise, unit_log_likelihoods
 from .predictive_terms import EFFECTIVE, ELPD, MIN_LOO_DRAWS, PARETO_K, LooTerms, waic_terms
 from .preparation import check_num_rows, result_target
+from .result_points import posterior_points, spaced_draws
 
 if TYPE_CHECKING:
     from arviz_stats import ELPDData

@@ -6,16 +6,16 @@ from ..diagnostics.verdict import Diagnosis
 from ..model import Model
 from ..results.effective_draws import stored_source
 from ..results.mode_groups import stored_modes
+from ..results.tree import text_list
 from .arguments import check_model_with_rows, check_result
 from .assessment import (
     diagnose_draws,
-    posterior_points,
     stored_diagnosis,
-    text_list,
     weights_of,
 )
 from .mode_assessment import assess_modes
 from .preparation import result_target
+from .result_points import posterior_points
 
 if TYPE_CHECKING:
     from xarray import DataTree

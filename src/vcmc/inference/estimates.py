@@ -16,7 +16,7 @@ from ..results.quantities import (
     parameter_array,
     selected_elements,
 )
-from .assessment import text_list
+from ..results.tree import text_list
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -16,17 +16,19 @@ from jaxtyping import Float
 
 from ..diagnostics import convergence
 from ..diagnostics.bridge import LogIntegral, bridge_estimate, importance_estimate
+from ..diagnostics.flat_directions import describe_direction
 from ..diagnostics.html_table import html_note
 from ..diagnostics.mode_regions import ModeDraws
-from ..diagnostics.prior_tails import falls_off
+from ..diagnostics.prior_tails import falls_off, linear_directions
 from ..model import Model
 from ..results.mode_groups import stored_modes
 from ..samplers.mixture import ModeMixture
 from ..samplers.proposals import MAX_POINTS, Proposal
 from ..target import Target
 from .arguments import check_integer
-from .assessment import posterior_points, weights_of
+from .assessment import weights_of
 from .preparation import check_num_rows, result_target
+from .result_points import posterior_points
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -36,7 +38,8 @@ MIN_DRAWS = 50  # for a Pareto k, and for a covariance from the other draws
 MAX_PARETO_K = 0.5  # below it, the variance of the ratios is finite
 MAX_STANDARD_ERROR = 0.1  # nats: a Bayes factor to 10 %
 MAX_DIFFERENCE = 0.4  # nats between the two estimates: a third of the mass
-MAX_NAMED = 3  # coordinates in a message
+MAX_NAMED = 3  # coordinates, or directions, in a message
+MAX_TERMS = 5  # of a direction
 
 Points = Float[np.ndarray, "draw dim"]
 
@@ -239,7 +242,17 @@ def _check_exchangeable(model: Model) -> None:
 
 
 def _check_proper(model: Model, centre: Float[np.ndarray, " dim"]) -> None:
-    """Refuse a model whose log prior does not fall off along a coordinate or a parameter."""
+    """Refuse a model whose log prior does not fall off along some direction."""
+    flat = _flat_elements(model, centre) or _flat_directions(model, centre)
+    if flat:
+        raise ValueError(
+            f"the prior of {', '.join(flat[:MAX_NAMED])} is improper: it does not fall off, so the "
+            "model has no evidence. Give it a proper prior, e.g. Normal(0, 10)."
+        )
+
+
+def _flat_elements(model: Model, centre: Float[np.ndarray, " dim"]) -> list[str]:
+    """Return coordinates, and parameters, along whose sum the log prior does not fall off."""
     dim = model.space.dim
     directions = [*np.eye(dim)]
     names = list(model.space.coordinates)
@@ -249,10 +262,14 @@ def _check_proper(model: Model, centre: Float[np.ndarray, " dim"]) -> None:
         directions.append(direction)
         names.append(name)
     is_proper = falls_off(model, (1.0, 1.0), centre, np.stack(directions))
-    if is_proper.all():
-        return
-    flat = list(dict.fromkeys(names[number] for number in np.flatnonzero(~is_proper)))
-    raise ValueError(
-        f"the prior of {', '.join(flat[:MAX_NAMED])} is improper: it does not fall off, so the "
-        "model has no evidence. Give it a proper prior, e.g. Normal(0, 10)."
-    )
+    return list(dict.fromkeys(names[number] for number in np.flatnonzero(~is_proper)))
+
+
+def _flat_directions(model: Model, centre: Float[np.ndarray, " dim"]) -> list[str]:
+    """Return other directions along which the log prior does not fall off, in words."""
+    directions = linear_directions(model, centre)
+    if not len(directions):
+        return []
+    names = np.array(list(model.space.coordinates))
+    is_proper = falls_off(model, (1.0, 1.0), centre, directions)
+    return [describe_direction(names, part, MAX_TERMS) for part in directions[~is_proper]]

@@ -27,7 +27,7 @@ from ..models.host_simulator import AbstractHostSimulator
 from ..progress import ProgressDisplay, ProgressMode, Stage
 from ..results.posterior_checks import Line, PosteriorCheck
 from .arguments import check_integer, check_model, check_result
-from .assessment import ROW_WEIGHTS, posterior_points, spaced_draws
+from .assessment import ROW_WEIGHTS
 from .checked_rows import CheckedRows, CheckOptions, check_num_groups, checked_rows
 from .predicted_replication import ReplicationWork, replicate_by_prediction
 from .prediction import check_simulates
@@ -40,6 +40,7 @@ from .replication import (
     observe_shard,
     replicate_shard,
 )
+from .result_points import posterior_points, spaced_draws
 
 if TYPE_CHECKING:
     from xarray import DataTree

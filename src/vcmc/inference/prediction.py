@@ -27,12 +27,12 @@ from ..models.host_simulator import AbstractHostSimulator
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.prediction_files import PredictionFile, check_out
 from .arguments import check_integer, check_model, check_result
-from .assessment import posterior_points, spaced_draws
 from .model_rows import model_rows
 from .pointwise import Pointwise
 from .prediction_blocks import Block, BlockWork, as_drawn, map_blocks, summarized
 from .prediction_groups import LocalDraws, identity, local_draws
 from .prediction_trial import Trial, first_rows, index_check, try_model
+from .result_points import posterior_points, spaced_draws
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from .._runtime import compiled_per_model
 from ..data.cache import ShardCache, Task
+from ..data.row_blocks import num_entries
 from ..data.shard import AbstractPartition
 from ..density import BATCH_SIZE
 from ..errors import TaskError, describe
@@ -137,6 +138,11 @@ class BlockWork:
             return self._host_values(model, block, local, block_key)
         places = np.zeros(0, int) if groups is None else groups.places
         values = _simulated(model, self.name, block.rows, places, local, self.points, block_key)
+        if values.shape[1] != (size := num_entries(block.rows)):
+            raise ValueError(
+                f"simulate must return {self.name!r} with one entry per row, shape ({size}, …); "
+                f"got {values.shape[1:]}."
+            )
         return np.asarray(values)[:, : block.num_rows]
 
     def _host_values(

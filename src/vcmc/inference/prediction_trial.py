@@ -3,12 +3,13 @@
 Nothing is computed for models that JAX runs; the shapes of their values suffice.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from ..data.row_blocks import RowStream, num_entries
 from ..data.rows import NUMBER_KINDS, as_rows, native
@@ -81,15 +82,55 @@ def try_model(
         values = _host_trial(model, name, {**{c: arrays[c] for c in used}, **added})
     else:
         shapes, used = _shapes(model, arrays, added, others)
+        check_predictors(model, {*arrays, *added, *others})
         name = _check_name(name, list(shapes))
         values = shapes[name]
     if values.shape[:1] != (count,):
         raise ValueError(
             f"simulate must return {name!r} with one entry per row, shape ({count}, …); got "
-            f"{values.shape}."
+            f"{values.shape}.{_about_outcomes(model, batch)}"
         )
     row_bytes = sum(array[:1].nbytes for array in (*(arrays[c] for c in used), *added.values()))
     return Trial(name, used, tuple(values.shape[1:]), row_bytes)
+
+
+def check_predictors(model: Model, present: Collection[str]) -> None:
+    """Refuse rows without a column that the model was fitted to and predicts from.
+
+    A NumPyro model may have optional predictors. It would predict as if they had no effect.
+    """
+    known = getattr(model.simulate_rows, "columns", {})
+    outcomes = getattr(model.simulate_rows, "row_axes", {})
+    absent = [name for name in known if name not in present and name not in outcomes]
+    if not absent:
+        return
+    rows = {
+        name: jax.ShapeDtypeStruct((TRIAL_ROWS, *entry.shape), entry.dtype)
+        for name, entry in known.items()
+    }
+    if missing := [name for name in _columns_simulated_from(model, rows) if name in absent]:
+        raise ValueError(
+            "rows must have the columns that the model was fitted to and predicts from; "
+            f"{missing} are missing, and the columns are {sorted(present)}."
+        )
+
+
+def _columns_simulated_from(model: Model, rows: Mapping[str, jax.ShapeDtypeStruct]) -> list[str]:
+    """Return the columns that simulated values depend on; none if it cannot be told."""
+
+    def simulate(rows: dict[str, Any]) -> Any:
+        if model.local is not None:
+            rows = {**rows, model.local.groups: jnp.arange(TRIAL_ROWS)}
+        params = model.space.constrain(jnp.zeros(model.space.dim))
+        local = _trial_locals(model, TRIAL_ROWS)
+        return simulate_at(model, jax.random.key(0), params, local, rows)
+
+    try:
+        jaxpr = jax.make_jaxpr(simulate)(dict(rows)).jaxpr
+    except Exception:  # of the user's function, at rows that are not the user's
+        return []
+    _, is_used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    return [name for name, used in zip(sorted(rows), is_used, strict=True) if used]
 
 
 def first_rows(stream: RowStream) -> dict[str, np.ndarray]:
@@ -197,6 +238,17 @@ def _failure(model: Model, rows: Mapping[str, Any], error: Exception) -> ValueEr
     return ValueError(
         "rows must have the columns that the model predicts from, with the types and shapes of "
         f"those that it was fitted to; it fails on new rows with {columns} ({describe(error)})."
+        f"{_about_outcomes(model, rows)}"
+    )
+
+
+def _about_outcomes(model: Model, rows: Mapping[str, Any]) -> str:
+    """Return what to try if a model may take its number of rows from an outcome they lack."""
+    if not (absent := [name for name in model.columns or () if name not in rows]):
+        return ""
+    return (
+        f" If the model takes the number of rows from {absent}, give the new rows such a column, "
+        "with any values."
     )
 
 

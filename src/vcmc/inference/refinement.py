@@ -25,14 +25,12 @@ from ..model import Model
 from ..progress import ProgressDisplay, ProgressMode
 from ..results.mode_groups import MODE_ATTRIBUTES, MODE_GROUPS, mode_groups, stored_modes
 from ..results.store import LOCAL_DRAWS
-from ..results.tree import add_groups
+from ..results.tree import add_groups, text_list
 from ..samplers.proposals import Proposal, systematic_resample
 from ..target import Target
 from .arguments import check_integer
 from .assessment import (
     ERROR_GROUPS,
-    posterior_points,
-    text_list,
     weights_attribute,
     weights_of,
 )
@@ -43,6 +41,7 @@ from .local_stage import LocalsRequest, stored_mode, with_locals
 from .mode_refinement import jumping_chains, visited_modes, visits
 from .posterior import Posterior, assess_posterior
 from .preparation import result_target
+from .result_points import posterior_points
 
 if TYPE_CHECKING:
     from xarray import DataTree

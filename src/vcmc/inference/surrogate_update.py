@@ -27,7 +27,6 @@ from ..samplers import AbstractSampler
 from .arguments import check_model, check_result
 from .assessment import (
     Assessment,
-    posterior_points,
     result_tree,
     weights_of,
 )
@@ -38,6 +37,7 @@ from .partitioning import choose_shards
 from .posterior import Posterior
 from .preparation import checked_target, prepare
 from .request import Request
+from .result_points import posterior_points
 from .stages import Stages
 from .stored_update import SAMPLE_STREAM, stream_seed
 from .surrogate_assessment import assess_surrogate, old_posterior

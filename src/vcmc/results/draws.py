@@ -9,7 +9,7 @@ import numpy as np
 from ..data.labels import NO_LABELS, Labels
 from ..data.rows import NUMBER_KINDS
 from ..data.shard import check_loader
-from ..data.space_description import space_from_description
+from ..data.space_description import described_names, space_from_description
 from ..space import Product, Real, Space
 from .draw_axes import Axes, NamedArrays, Shapes
 from .draw_supports import DrawSupports
@@ -264,6 +264,17 @@ def tree_space(draws: Any, space: Mapping[str, Space]) -> Mapping[str, Space]:
     if not hasattr(draws, "children") or "space" not in draws.attrs:
         return space
     return {**space_from_description(draws.attrs["space"], space), **space}
+
+
+def check_recorded_names(draws: Any, space: Mapping[str, Space]) -> None:
+    """Refuse a tree that records parameters besides those of a space: it is of another model."""
+    attributes = getattr(draws, "attrs", {})
+    recorded = described_names(attributes["space"]) if "space" in attributes else []
+    if others := [name for name in recorded if name not in space]:
+        raise ValueError(
+            f"the model has the parameters {list(space)}, but the draws are of {others}, too: they "
+            "are those of another model. Pass the model that they were made with."
+        )
 
 
 def resolve_space(shapes: Mapping[str, tuple[int, ...]], space: Mapping[str, Space]) -> Product:

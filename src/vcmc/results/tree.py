@@ -140,6 +140,12 @@ def tree_labels(tree: "DataTree") -> Labels:
     return Labels(dims, coords)
 
 
+def text_list(tree: "DataTree", name: str) -> list[str]:
+    """Return a list of texts among a tree's attributes; files turn a list of one into a text."""
+    texts = tree.attrs.get(name, [])
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
 def _datasets(groups: Mapping[str, Any], labels: Labels) -> dict[str, Any]:
     return {
         group: _dataset(arrays, GROUP_DIMS.get(group, DEFAULT_DIMS), labels)

@@ -64,6 +64,42 @@ def test_rows_come_first_whatever_the_plates_say():
     np.testing.assert_allclose(np.mean(values, axis=0), expected, atol=0.4 / np.sqrt(NUM_KEYS))
 
 
+def pair(y=None):
+    means = numpyro.sample("means", dist.Normal(0, 1).expand([2]).to_event(1))
+    numpyro.sample("y", dist.Normal(means, 0.5).to_event(1), obs=y)
+
+
+def test_every_row_of_a_model_without_predictors_has_a_value_of_its_own():
+    """In a plate of the rows, `Predictive` draws the same."""
+    converted = vcmc.from_numpyro(pair, {"y": np.random.default_rng(0).normal(size=(30, 2))})
+    params = {"means": jnp.array([1.0, 2.0])}
+
+    def in_plate():
+        with numpyro.plate("rows", 2):  # as many rows as an outcome has numbers
+            pair()
+
+    for rows in ({"y": jnp.zeros((2, 2))}, {"name of a row": jnp.arange(2)}):
+        values = np.asarray(simulated(converted, params, rows)["y"]).reshape(NUM_KEYS, 4)
+        draws = {"means": np.tile(params["means"], (NUM_KEYS, 1))}
+        predictive = Predictive(numpyro.handlers.condition(in_plate, params), draws)
+        expected = np.asarray(predictive(jax.random.key(1))["y"]).reshape(NUM_KEYS, 4)
+        error = 4 * 0.5 * np.sqrt(2 / NUM_KEYS)
+        np.testing.assert_allclose(values.mean(axis=0), expected.mean(axis=0), atol=error)
+        np.testing.assert_allclose(np.cov(values.T), 0.25 * np.eye(4), atol=4 * 0.3 / 60)
+
+
+def test_a_part_of_the_outcomes_may_be_without_predictors():
+    def model(x, y, count):
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(level + x, 0.1), obs=y)
+        numpyro.sample("count", dist.Poisson(jnp.exp(level)).mask(True), obs=count)
+
+    converted = vcmc.from_numpyro(model, {**ROWS, "count": np.ones(30)})
+    values = simulated(converted, {"level": jnp.array(1.0)}, {"x": jnp.zeros(5)})
+    assert values["y"].shape == values["count"].shape == (NUM_KEYS, 5)
+    assert np.std(np.asarray(values["count"])[0]) > 0 or np.std(values["count"][1]) > 0
+
+
 def test_latent_values_of_rows_are_drawn_anew():
     """A mixture whose assignments are summed out in the likelihood."""
 

@@ -168,19 +168,10 @@ def from_numpyro(
         coords=coords,
         columns=arrays,
         renamed=renamed,
-        simulate=SiteSimulator(model, constants or {}, _value_axes(roles, few, more)),
+        simulate=SiteSimulator.of_sites(
+            model, constants or {}, roles.observed, (few, more), arrays
+        ),
     )
-
-
-def _value_axes(roles: "_Roles", few: dict[str, Site], more: dict[str, Site]) -> dict[str, int]:
-    """Return the axis of rows of the values of every observed site; factors have no values."""
-    return {
-        name: next(
-            axis for axis, size in enumerate(few[name].shape) if size != more[name].shape[axis]
-        )
-        for name in roles.observed
-        if few[name].kind == "observed" and few[name].shape != more[name].shape
-    }
 
 
 def _warn_of_groups(

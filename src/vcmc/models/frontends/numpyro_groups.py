@@ -30,7 +30,7 @@ from .group_terms import (
     warn_of_omitted_values,
 )
 from .labels import site_labels
-from .numpyro_predictive import GroupedSiteSimulator
+from .numpyro_predictive import GroupedSiteSimulator, entries
 from .sites import Seeded, log_prob, renamed_sites, sites_on, trace_at
 from .static_indices import with_static_indices
 
@@ -120,8 +120,16 @@ def _simulator(
     for name in roles.observed:
         sizes = zip(roles.sites[name].shape, more_rows[name].shape, strict=True)
         axes[name] = next(axis for axis, (few, more) in enumerate(sizes) if few != more)
+    shapes = {name: roles.sites[name].shape for name in axes}
     return GroupedSiteSimulator(
-        model, constants, axes, groups.column, groups.number, roles.local_latents
+        model,
+        constants,
+        axes,
+        shapes,
+        entries(arrays),
+        groups.column,
+        groups.number,
+        roles.local_latents,
     )
 
 

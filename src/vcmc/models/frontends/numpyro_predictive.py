@@ -1,19 +1,63 @@
 """Draw the observed sites of a NumPyro model anew, as NumPyro's own `Predictive` does."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 from numpyro import handlers
+from numpyro.primitives import Messenger
 
-from ...data.rows import Rows
+from ...data.rows import Rows, native
 from ...space import Params
-from .sites import TRACE_LOCK, WithoutSlashes
+from .sites import TRACE_LOCK, Site, WithoutSlashes
 
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
+
+class ValuePerRow(Messenger):
+    """Draw one value per row where a distribution is the same for all rows.
+
+    Data of any length may be given to such a site, but a value that is drawn has the shape of the
+    distribution.
+
+    Args:
+        fn: the model.
+        shapes: the shapes of the values of its observed sites.
+    """
+
+    def __init__(self, fn: Callable[..., Any], shapes: Mapping[str, tuple[int, ...]]):
+        super().__init__(fn)
+        self._shapes = shapes
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] != "sample" or msg["name"] not in self._shapes:
+            return
+        fn, shape = msg["fn"], self._shapes[msg["name"]]
+        num_batch_axes = len(shape) - fn.event_dim
+        batch, event = shape[:num_batch_axes], shape[num_batch_axes:]
+        if fn.batch_shape != batch and fn.event_shape == event and _extends(fn.batch_shape, batch):
+            msg["fn"] = fn.expand(batch)
+
+
+def _extends(shape: tuple[int, ...], larger: tuple[int, ...]) -> bool:
+    """Return whether arrays of a shape broadcast to another one."""
+    try:
+        return np.broadcast_shapes(shape, larger) == larger
+    except ValueError:
+        return False
+
+
+def entries(arrays: Rows) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return the shapes and types of the entries of columns."""
+    return {
+        name: jax.ShapeDtypeStruct(array.shape[1:], native(array[:1]).dtype)
+        for name, array in arrays.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -28,11 +72,36 @@ class SiteSimulator:
         model: the model.
         constants: arguments that are not per row.
         row_axes: the axis of rows of each site's value.
+        shapes: the shape of each site's value, for some number of rows.
+        columns: the columns that the model was made with: the shapes and types of their entries.
     """
 
     model: Callable[..., Any]
     constants: Mapping[str, Any]
     row_axes: Mapping[str, int]
+    shapes: Mapping[str, tuple[int, ...]]
+    columns: Mapping[str, jax.ShapeDtypeStruct]
+
+    @classmethod
+    def of_sites(
+        cls,
+        model: Callable[..., Any],
+        constants: Mapping[str, Any],
+        observed: Iterable[str],
+        sites: tuple[Mapping[str, Site], Mapping[str, Site]],
+        arrays: Rows,
+    ) -> "SiteSimulator":
+        """Find the axes of rows by sites on few and on more rows; factors have no values."""
+        few, more = sites
+        axes = {
+            name: next(
+                axis for axis, size in enumerate(few[name].shape) if size != more[name].shape[axis]
+            )
+            for name in observed
+            if few[name].kind == "observed" and few[name].shape != more[name].shape
+        }
+        shapes = {name: few[name].shape for name in axes}
+        return cls(model, constants, axes, shapes, entries(arrays))
 
     @property
     def arguments(self) -> list[str]:
@@ -52,11 +121,22 @@ class SiteSimulator:
         required = [p.name for p in parameters if p.default is p.empty and p.name in named]
         given = {name: rows[name] for name in rows if takes_any or name in named}
         arguments = {**dict.fromkeys(required), **given, **constants}
-        seeded = handlers.seed(handlers.uncondition(WithoutSlashes(self.model)), key)
+        drawn = handlers.uncondition(WithoutSlashes(self.model))
+        seeded = handlers.seed(ValuePerRow(drawn, self._shapes_for(rows)), key)
         with TRACE_LOCK:
             return handlers.trace(handlers.substitute(seeded, data=dict(values))).get_trace(
                 **arguments
             )
+
+    def _shapes_for(self, rows: Rows) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the sites' values for the number of these rows."""
+        if not rows:
+            return {}
+        count = jnp.shape(next(iter(rows.values())))[0]
+        return {
+            name: (*self.shapes[name][:axis], count, *self.shapes[name][axis + 1 :])
+            for name, axis in self.row_axes.items()
+        }
 
     def values(self, trace: Mapping[str, Any]) -> dict[str, Array]:
         """Return the values of the observed sites, with the axis of rows first."""
