@@ -5,8 +5,8 @@ import numpy as np
 import vcmc
 from vcmc.data.shard_files import rows_of, write_shards
 from vcmc.data.shard_list import BatchShard, batches_partition, padded_to, union_of_labels
-from vcmc.model import MAX_CACHED_BYTES
 from vcmc.executors import Processes
+from vcmc.model import MAX_CACHED_BYTES
 
 
 def test_shards_of_two_batches_are_one_partition():

@@ -100,7 +100,7 @@ def prepare(
     The run is recorded in its run directory, if it has one.
     """
     stage = display.stage("prepare", 3)
-    threading.Thread(target=_import_early).start()
+    import_early()
     with new_pool(1, "compile") as pool:  # whose end is waited for
         prepared = _plan_run(target, request, stage, pool)
         if record:
@@ -242,8 +242,12 @@ def _compile_early(target: Target, request: Request, own_sampler: Any, start: Po
             target.prepare()
 
 
-def _import_early() -> None:
+def import_early() -> None:
     """Import what the result needs, and what xarray does at its first array, in a thread."""
+    threading.Thread(target=_import_all).start()
+
+
+def _import_all() -> None:
     with suppress(Exception):
         import arviz_base  # noqa: F401
         from xarray import DataArray
