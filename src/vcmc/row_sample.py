@@ -48,8 +48,7 @@ class RowSample(Target):
         self.anchor = np.asarray(anchor)
         self.tasks = list(tasks)
         self._frame = None
-        score = np.asarray(target(self.anchor[None])[1][0])
-        self._correction = score - self._sum(self.anchor[None])[1][0]
+        self._target = target
 
     @classmethod
     def of(cls, target: Target, anchor: Float[np.ndarray, " dim"]) -> "RowSample | None":
@@ -91,10 +90,19 @@ class RowSample(Target):
             values = np.asarray(log_densities) + steps @ self._correction
         return jax.device_put(values), jax.device_put(np.asarray(scores) + self._correction)
 
+    def rows_alone(self, points: Points) -> Float[np.ndarray, " point"]:
+        """Return the log densities of the sampled rows, with their share of the prior."""
+        return np.asarray(super().__call__(points)[0])
+
     def hessian_products(
         self, point: Vector, directions: Directions
     ) -> Float[Array, "direction dim"]:
         return self.scale * super().hessian_products(point, directions)
+
+    @cached_property
+    def _correction(self) -> Float[np.ndarray, " dim"]:
+        score = np.asarray(self._target(self.anchor[None])[1][0])
+        return score - self._sum(self.anchor[None])[1][0]
 
     @cached_property
     def _tasks(self) -> tuple[list[Task], int]:

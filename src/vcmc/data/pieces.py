@@ -80,25 +80,20 @@ def sample_pieces(
 
     The powers of the prior add up to the share of the rows.
 
-    >>> sample_pieces([40, 80], length=15, num_pieces=2)[1]
-    ((0, 1), Piece(ranges=((20, 25), (40, 50)), length=15, prior_power=0.125))
+    >>> sample_pieces([40, 80], length=15, num_pieces=2)[0]
+    ((0, 1), Piece(ranges=((0, 10), (0, 5)), length=15, prior_power=0.125))
 
     Args:
         counts: the number of rows of every shard.
         length: the number of rows of a piece.
         num_pieces: the number of pieces; as many have at most all rows.
     """
-    sizes = [count * length // sum(counts) for count in counts]
+    sizes = [count * num_pieces * length // sum(counts) for count in counts]
     share = sum(sizes) / sum(counts)
-    shards = [shard for shard, size in enumerate(sizes) if size]
-    pieces = []
-    for number in range(num_pieces):
-        firsts = [number * counts[shard] // num_pieces for shard in shards]
-        ranges = tuple(
-            (first, first + sizes[shard]) for shard, first in zip(shards, firsts, strict=True)
-        )
-        pieces.append((tuple(shards), Piece(ranges, length, share)))
-    return pieces
+    return [
+        (shards, piece._replace(prior_power=share * piece.prior_power))
+        for shards, piece in cut_pieces(sizes, length)
+    ]
 
 
 def joined_piece(shards: Sequence[Shard], piece: Piece) -> Shard:
