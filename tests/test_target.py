@@ -6,7 +6,7 @@ import vcmc
 import vcmc.target
 from vcmc.data.shard_list import BatchShard, batches_partition
 from vcmc.density import evaluate
-from vcmc.target import Minibatch, RowSample, Target
+from vcmc.target import Minibatch, Target
 
 
 @pytest.fixture(scope="module", params=[3, 40])
@@ -80,29 +80,6 @@ def test_minibatches_are_unbiased_and_exact_at_their_anchor(target):
     for part, expected in zip(zip(*several, strict=True), target(POINTS), strict=True):
         error = np.std(part, axis=0, ddof=1) / np.sqrt(300)
         assert (np.abs(np.mean(part, axis=0) - expected) < 4.5 * error + 1e-9).all()
-
-
-def test_a_sample_of_rows_is_exact_to_first_order_at_its_anchor(conjugate):
-    target = Target(conjugate.model, vcmc.split(conjugate.rows, 40), vcmc.executors.Local())
-    anchor = np.array([0.3, -0.2, 0.1])
-    sample = RowSample(target, list(range(0, 40, 4)), anchor)
-    points = np.stack([anchor, np.zeros(3), np.ones(3)])
-    values, scores = sample(points)
-    np.testing.assert_allclose(scores[0], target(anchor[None])[1][0], rtol=1e-9, atol=1e-8)
-    # a Gaussian posterior's values differ by the quadratic part, whose curvature is the sample's
-    curvature = sample.curvature(anchor)
-    steps = points - anchor
-    expected = steps @ np.asarray(scores[0])
-    expected -= 0.5 * np.einsum("ni,ij,nj->n", steps, curvature, steps)
-    np.testing.assert_allclose(values - values[0], expected, rtol=1e-6, atol=1e-6)
-    # a quarter of the rows: the curvature is that of all, up to their noise
-    ratios = np.linalg.eigvals(np.linalg.solve(target.curvature(anchor), curvature)).real
-    assert 0.5 < ratios.min() < ratios.max() < 2
-
-
-def test_few_rows_are_not_sampled(conjugate):
-    target = Target(conjugate.model, vcmc.split(conjugate.rows, 3), vcmc.executors.Local())
-    assert RowSample.of(target, np.zeros(3)) is None
 
 
 def test_the_curvature_is_computed_in_parts_of_one_program(monkeypatch, conjugate):

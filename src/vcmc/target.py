@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .data.cache import MAX_KEPT_BYTES, ShardCache, Task, Work
-from .data.pieces import cut_pieces
+from .data.pieces import Piece, cut_pieces, piece_length
 from .data.shard import AbstractPartition, Shard
 from .density import (
     MAX_DIRECTIONS,
@@ -45,7 +45,6 @@ MAX_JOINED_BYTES = 2**28  # of all rows; smaller data are copied into joint shar
 MAX_UNJOINED = 16  # shards, each of which a core's cache holds
 MAX_PRODUCTS = 2**25  # numbers that all tasks return at once, 256 MB, where a Hessian is computed
 NUM_JOINED_TASKS = 2  # tasks of an evaluation of joined shards: one per core of a small machine
-MIN_SAMPLE_BYTES = 2**20  # of the rows that stand for all in a `RowSample`
 
 
 class Target:
@@ -101,7 +100,7 @@ class Target:
         With `only`, the sum over these shards is scaled up to all: an unbiased estimate, if they
         are chosen at random.
         """
-        tasks, num_joined = self._tasks if only is None else (_cut(only, MAX_TASKS), 0)
+        tasks, num_joined = self._tasks if only is None else (cut_tasks(only, MAX_TASKS), 0)
         work = partial(_evaluate, points=points, num_joined=num_joined)
         log_densities, scores = _sum(self.executor.map(work, tasks, self.shard_cache))
         scale = 1 if only is None else self.num_shards / len(only)
@@ -158,8 +157,9 @@ class Target:
         tasks, num_joined = self._tasks
         prepare(next(iter(_densities(self.shard_cache, tasks[0], num_joined))))
 
-    def _pieces(self) -> list[Task]:
-        """Return the tasks of an evaluation of uneven shards, none if there are many rows.
+    @property
+    def piece_counts(self) -> Sequence[int]:
+        """The numbers of rows of uneven shards that are cut into pieces; none if rows are many.
 
         With local parameters, rows are laid out by groups, and shards are evaluated as they are.
         """
@@ -167,12 +167,13 @@ class Target:
         counts = partition.uneven_counts
         if counts is None or self.model.local is not None:
             return []
-        first = self.shard_cache.shards[0]
-        row_bytes = -(-first.num_bytes // len(first.weights))
         max_bytes = MAX_JOINED_BYTES if partition.in_memory else MAX_KEPT_BYTES // 2
-        if sum(counts) * row_bytes > max_bytes:
-            return []
-        return [Task(shards, piece=piece) for shards, piece in cut_pieces(counts, row_bytes)]
+        return [] if sum(counts) * row_bytes(self.pilot.shard) > max_bytes else counts
+
+    def length_of_pieces(self, counts: Sequence[int]) -> int:
+        """Return the length of pieces: if possible that of the pilot, which has their programs."""
+        pilot = self.pilot.shard
+        return piece_length(sum(counts), row_bytes(pilot), len(pilot.weights))
 
     @cached_property
     def _tasks(self) -> tuple[list[Task], int]:
@@ -182,23 +183,33 @@ class Target:
         few rows. Few small ones are not: joint shards have a shape of their own, and so another
         program. With local parameters, evaluating takes much longer than calling.
         """
-        if pieces := self._pieces():
-            return pieces, 0
+        if counts := self.piece_counts:
+            return piece_tasks(cut_pieces(counts, self.length_of_pieces(counts))), 0
         shards = range(self.num_shards)
         partition = self.shard_cache.partition
         if self.num_shards <= NUM_JOINED_TASKS or not partition.is_small(MAX_JOINED_BYTES):
-            return _cut(shards, MAX_TASKS), 0
-        tasks = _cut(shards, NUM_JOINED_TASKS)
+            return cut_tasks(shards, MAX_TASKS), 0
+        tasks = cut_tasks(shards, NUM_JOINED_TASKS)
         is_few = self.num_shards <= MAX_UNJOINED or self.model.local is not None
         if is_few and partition.is_small(self.num_shards * MAX_CACHED_BYTES):
             return tasks, 0
         return tasks, len(tasks[0].shards)
 
 
-def _cut(shards: Sequence[int], num_tasks: int) -> list[Task]:
+def cut_tasks(shards: Sequence[int], num_tasks: int) -> list[Task]:
     """Return at most `num_tasks` tasks of equally many shards; the last may have fewer."""
     size = -(-len(shards) // num_tasks)
     return [Task(tuple(shards[first : first + size])) for first in range(0, len(shards), size)]
+
+
+def row_bytes(shard: Shard) -> int:
+    """Return the memory of a row."""
+    return -(-shard.num_bytes // len(shard.weights))
+
+
+def piece_tasks(pieces: Iterable[tuple[tuple[int, ...], Piece]]) -> list[Task]:
+    """Return the tasks of an evaluation of pieces."""
+    return [Task(shards, piece=piece) for shards, piece in pieces]
 
 
 def _densities(shard_cache: ShardCache, task: Task, num_joined: int) -> Iterable[Subposterior]:
@@ -244,61 +255,6 @@ def _sum(parts: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
     log_densities, scores = zip(*parts, strict=True)
     with np.errstate(over="ignore", invalid="ignore"):  # infinite at points far away
         return np.sum(log_densities, axis=0), np.sum(scores, axis=0)
-
-
-class RowSample(Target):
-    r"""The rows of a few shards, which stand for all rows, for searches on large data.
-
-    The sum over $m$ shards is scaled up to all $K$, and made exact to first order at an anchor $a$:
-
-    $$\log p(u) \approx \frac K m \sum_{k \in m} \ell_k(u) + c^\top (u - a), \qquad
-      c = \nabla \log p(a) - \frac K m \sum_{k \in m} \nabla \ell_k(a).$$
-
-    So a mode of the posterior at the anchor is one of the sample.
-    """
-
-    def __init__(self, target: Target, shards: Sequence[int], anchor: Float[np.ndarray, " dim"]):
-        self.shard_cache = target.shard_cache
-        self.executor = target.executor
-        self.pilot_shard = target.pilot_shard
-        self.shards = shards
-        self.anchor = jnp.asarray(anchor)
-        self._frame = None
-        self._correction = target(self.anchor[None])[1][0] - self._sum(self.anchor[None])[1][0]
-
-    @classmethod
-    def of(cls, target: Target, anchor: Float[np.ndarray, " dim"]) -> "RowSample | None":
-        """Return a sample of at most half of the rows, None if they are few or shards uneven."""
-        if target.shard_cache.partition.uneven_counts is not None:
-            return None
-        shard_bytes = max(1, target.shard_cache.shards[0].num_bytes)
-        num_shards = max(NUM_JOINED_TASKS, -(-MIN_SAMPLE_BYTES // shard_bytes))
-        if 2 * num_shards > target.num_shards:
-            return None
-        shards = np.arange(num_shards) * target.num_shards // num_shards
-        return cls(target, shards.tolist(), anchor)
-
-    def __call__(
-        self, points: Points, only: Sequence[int] | None = None
-    ) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
-        log_densities, scores = (
-            self._sum(points) if only is None else super().__call__(points, only)
-        )
-        steps = jnp.asarray(points) - self.anchor
-        return log_densities + steps @ self._correction, scores + self._correction
-
-    def hessian_products(
-        self, point: Vector, directions: Directions
-    ) -> Float[Array, "direction dim"]:
-        scale = self.num_shards / len(self.shards)
-        return scale * super().hessian_products(point, directions)
-
-    def _sum(self, points: Points) -> tuple[Float[Array, " point"], Float[Array, "point dim"]]:
-        return super().__call__(points, self.shards)
-
-    @cached_property
-    def _tasks(self) -> tuple[list[Task], int]:
-        return _cut(self.shards, MAX_TASKS), 0
 
 
 class Minibatch:

@@ -6,6 +6,7 @@ import vcmc
 from vcmc.data.shard_files import rows_of, write_shards
 from vcmc.data.shard_list import BatchShard, batches_partition, padded_to, union_of_labels
 from vcmc.executors import Processes
+from vcmc.model import MAX_CACHED_BYTES
 
 
 def test_shards_of_two_batches_are_one_partition():
@@ -66,3 +67,10 @@ def test_processes_load_shards_of_files(tmp_path, conjugate):
         np.testing.assert_array_equal(
             local[group]["beta"].to_numpy(), elsewhere[group]["beta"].to_numpy()
         )
+
+
+def test_a_shard_that_the_cache_holds_is_not_padded_beyond_it():
+    assert padded_to(14_378) == 16_384
+    assert padded_to(14_378, 136) == MAX_CACHED_BYTES // 136
+    assert padded_to(15_500, 136) == 16_384  # the cache does not hold it
+    assert padded_to(6_900, 136) == padded_to(6_900)

@@ -8,7 +8,8 @@ import pytest
 import vcmc
 from vcmc.diagnostics.mode_search import find_modes, other_mode
 from vcmc.linalg.whitening import Whitening
-from vcmc.target import RowSample, Target
+from vcmc.row_sample import RowSample
+from vcmc.target import Target
 
 CENTRE = 4.0  # of a mode, in its sds
 
@@ -114,7 +115,8 @@ def test_a_mode_of_many_rows_is_found_though_some_are_searched_first(shift):
     y = 4 + np.random.default_rng(0).normal(size=2**20)
     full = Target(model, vcmc.split({"y": y}, 16), vcmc.executors.Local())
     top = np.sqrt(y.mean())
-    assert RowSample.of(full, np.array([top])).shards == [0, 8]
+    tasks = RowSample.of(full, np.array([top])).tasks
+    assert [shard for task in tasks for shard in task.shards] == [0, 8]
     drawn = top + np.random.default_rng(1).normal(size=(400, 1)) / (4 * len(y)) ** 0.5
     found = find_modes(full, Whitening.from_draws(drawn), drawn, seed=0)
     assert len(found.modes) == 2

@@ -6,6 +6,7 @@ import pytest
 
 import vcmc
 from vcmc.diagnostics.profiles import MAX_LINES, MAX_SD_RATIO, profile, profile_doubts
+from vcmc.row_sample import RowSample
 from vcmc.target import Target
 
 NAMES = ["theta[0]", "theta[1]", "theta[2]"]
@@ -97,3 +98,59 @@ def test_a_density_that_is_nowhere_finite_is_doubted():
         return jnp.where(jnp.abs(theta[0]) < 1e9, jnp.nan, 0.0) * theta[0]
 
     assert profile_doubts(profile(draws(), target(broken), seed=0), NAMES)
+
+
+NUM_ROWS = 400_000  # of which a part is looked at first
+
+
+def standard_draws():
+    found = np.random.default_rng(0).normal(size=(2000, 1))
+    return (found - found.mean()) / found.std()
+
+
+def of_rows(log_likelihood, log_prior, y):
+    model = vcmc.Model(
+        {"theta": vcmc.Real()},
+        lambda params: log_prior(params["theta"]),
+        lambda params, rows: log_likelihood(params["theta"], rows["y"]),
+    )
+    return Target(model, vcmc.split({"y": y}, 20), vcmc.executors.Local())
+
+
+def test_of_many_rows_only_those_of_a_part_are_evaluated_where_no_mass_is(monkeypatch):
+    y = np.random.default_rng(0).normal(size=NUM_ROWS)
+    full = of_rows(lambda theta, y: -0.5 * (y - theta) ** 2, lambda theta: -0.5 * theta**2, y)
+    near = y.mean() + standard_draws() / NUM_ROWS**0.5
+    counts = []
+    evaluate = Target.__call__
+
+    def counting(self, points, only=None):
+        if not isinstance(self, RowSample):
+            counts.append(len(points))
+        return evaluate(self, points, only)
+
+    monkeypatch.setattr(Target, "__call__", counting)
+    found = profile(near, full, seed=0)
+    np.testing.assert_allclose(found.sds, 1, atol=2e-3)
+    assert found.steps[0] < 0.01
+    assert 11 <= sum(counts) < 21
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_many_rows_a_slab_is_seen_though_the_part_has_its_own_slope(seed):
+    """Rows say nothing beyond 8 sds of the posterior, where a fifth of the mass of a slab is."""
+    y = np.random.default_rng(seed).normal(size=NUM_ROWS)
+    sd = NUM_ROWS**-0.5
+
+    def log_likelihood(theta, y):
+        far = 1 - jnp.exp(-0.5 * (theta / (8 * sd)) ** 2)
+        return (1 - far) * (theta * y - 0.5 * theta**2) - far * 3 / NUM_ROWS
+
+    full = of_rows(log_likelihood, lambda theta: -0.5 * (theta / (60 * sd)) ** 2, y)
+    near = y.mean() + standard_draws() * sd
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RowSample, "of", lambda *_: None)
+        expected = profile(near, full, seed=0)
+    found = profile(near, full, seed=0)
+    assert found.sds[0] > MAX_SD_RATIO
+    np.testing.assert_allclose(found.sds, expected.sds, rtol=0.02)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vcmc.linalg.sobol import sobol_points
+from vcmc.linalg.sobol import latin_points, sobol_points
 
 NUM_SEEDS = 20
 
@@ -26,3 +26,13 @@ def test_points_are_inside_the_cube_and_follow_the_seed():
     assert ((points > 0) & (points < 1)).all()
     np.testing.assert_array_equal(points, sobol_points(500, 3, np.random.default_rng(1)))
     assert not np.allclose(points, sobol_points(500, 3, np.random.default_rng(2)))
+
+
+def test_a_latin_hypercube_has_one_point_in_every_part_of_every_axis():
+    points = latin_points(300, 7, np.random.default_rng(0))
+    assert points.shape == (300, 7)
+    assert ((points > 0) & (points < 1)).all()
+    parts = np.sort(np.floor(300 * points), axis=0)
+    np.testing.assert_array_equal(parts, np.tile(np.arange(300.0), (7, 1)).T)
+    assert np.abs(np.corrcoef(points.T) - np.eye(7)).max() < 0.25
+    assert latin_points(0, 3, np.random.default_rng(0)).shape == (0, 3)

@@ -1,7 +1,8 @@
 """Pieces of equally many rows, into which the rows of uneven shards are cut for evaluation.
 
-Shards of different lengths need a program each. Pieces have one length, which changes only where
-the number of rows doubles, and not at all above a limit: so one program evaluates all rows of a
+Shards of different lengths need a program each. Pieces have one length: that of the shard whose
+programs are needed anyway, unless it is too long or too short. Else it changes only where the
+number of rows doubles, and not at all above a limit. So one program evaluates all rows of a
 posterior, and the next update finds it in the cache of compiled programs.
 """
 
@@ -15,6 +16,7 @@ from .shard import Shard
 
 MAX_PIECE_BYTES = 2**23  # 60,000 rows of 15 covariates: calling takes little, cores are busy
 MIN_PIECES = 2  # one per core of a small machine
+MAX_PIECES = 128  # of the length of a shard: calling takes as long as some hundred rows
 
 
 class Piece(NamedTuple):
@@ -31,19 +33,32 @@ class Piece(NamedTuple):
     prior_power: float
 
 
-def cut_pieces(counts: Sequence[int], row_bytes: int) -> list[tuple[tuple[int, ...], Piece]]:
+def piece_length(total: int, row_bytes: int, shard_length: int = 0) -> int:
+    """Return the number of rows of a piece, with padding.
+
+    Args:
+        total: the number of all rows.
+        row_bytes: the memory of a row.
+        shard_length: the length of a shard whose programs are needed; zero if there is none.
+    """
+    fits = 0 < shard_length * row_bytes <= MAX_PIECE_BYTES
+    if fits and MIN_PIECES * shard_length <= total + shard_length <= MAX_PIECES * shard_length:
+        return shard_length
+    largest = max(1, MAX_PIECE_BYTES // row_bytes).bit_length() - 1
+    return 2 ** min(largest, max(0, -(-total // MIN_PIECES) - 1).bit_length())
+
+
+def cut_pieces(counts: Sequence[int], length: int) -> list[tuple[tuple[int, ...], Piece]]:
     """Return the shards of every piece, and the piece.
 
-    >>> [shards for shards, _ in cut_pieces([3, 2, 3], row_bytes=8)]
+    >>> [shards for shards, _ in cut_pieces([3, 2, 3], length=4)]
     [(0, 1), (1, 2)]
 
     Args:
         counts: the number of rows of every shard.
-        row_bytes: the memory of a row.
+        length: the number of rows of a piece.
     """
     total = sum(counts)
-    largest = max(1, MAX_PIECE_BYTES // row_bytes).bit_length() - 1
-    length = 2 ** min(largest, max(0, -(-total // MIN_PIECES) - 1).bit_length())
     ends = np.cumsum(counts)
     number = -(-total // length)
     pieces = []
@@ -56,6 +71,29 @@ def cut_pieces(counts: Sequence[int], row_bytes: int) -> list[tuple[tuple[int, .
         )
         pieces.append((tuple(shards.tolist()), Piece(ranges, length, 1 / number)))
     return pieces
+
+
+def sample_pieces(
+    counts: Sequence[int], length: int, num_pieces: int
+) -> list[tuple[tuple[int, ...], Piece]]:
+    """Return pieces with an equal share of the rows of every shard: a part of all rows.
+
+    The powers of the prior add up to the share of the rows.
+
+    >>> sample_pieces([40, 80], length=15, num_pieces=2)[0]
+    ((0, 1), Piece(ranges=((0, 10), (0, 5)), length=15, prior_power=0.125))
+
+    Args:
+        counts: the number of rows of every shard.
+        length: the number of rows of a piece.
+        num_pieces: the number of pieces; as many have at most all rows.
+    """
+    sizes = [count * num_pieces * length // sum(counts) for count in counts]
+    share = sum(sizes) / sum(counts)
+    return [
+        (shards, piece._replace(prior_power=share * piece.prior_power))
+        for shards, piece in cut_pieces(sizes, length)
+    ]
 
 
 def joined_piece(shards: Sequence[Shard], piece: Piece) -> Shard:

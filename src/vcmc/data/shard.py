@@ -146,7 +146,7 @@ class AbstractPartition(abc.ABC):
 
     @property
     def uneven_counts(self) -> Sequence[int] | None:
-        """The numbers of rows of shards of several shapes; None if there is one, or unknown."""
+        """The numbers of rows of shards that may differ in shape; None if not, or unknown."""
         return None
 
     def subset(self, shards: Sequence[int]) -> "AbstractPartition":

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..model import MAX_CACHED_BYTES
 from .grouped import GroupedPartition
 from .shard import AbstractPartition, InMemoryShards, Shard, padded
 from .shard_files import rows_of
 from .weighted import weighted
 
+WEIGHT_BYTES = 8  # of a row
 LENGTHS_PER_DOUBLING_BITS = 3  # lengths are multiples of 1/4 to 1/8 of a shard's rows
 
 
@@ -65,7 +67,9 @@ class ShardList(AbstractPartition):
         if self.group_column is not None and part.labels is not None:
             numbers = np.searchsorted(self.labels, part.labels)  # type: ignore[arg-type]
             rows[self.group_column] = numbers[rows[self.group_column]]
-        return padded(rows, padded_to(len(next(iter(rows.values())))))
+        count = len(next(iter(rows.values())))
+        num_bytes = sum(array.nbytes for array in rows.values())
+        return padded(rows, padded_to(count, num_bytes // max(1, count) + WEIGHT_BYTES))
 
     @property
     def uneven_counts(self) -> Sequence[int] | None:
@@ -76,7 +80,7 @@ class ShardList(AbstractPartition):
             size[shard.number]  # type: ignore[index]
             for size, shard in zip(sizes, self.shards, strict=True)
         ]
-        return counts if len({padded_to(count) for count in counts}) > 1 else None
+        return counts if len(counts) > 1 else None
 
     def subset(self, shards: Sequence[int]) -> AbstractPartition:
         if self.in_memory:
@@ -84,14 +88,22 @@ class ShardList(AbstractPartition):
         return self
 
 
-def padded_to(count: int) -> int:
-    """Return the length of a shard with padding.
+def padded_to(count: int, row_bytes: int = 0) -> int:
+    """Return the length of a shard with padding; a core's cache holds it if it holds the rows.
 
     >>> [padded_to(count) for count in (3, 9, 1000, 1025)]
     [3, 10, 1024, 1280]
+    >>> padded_to(1025, row_bytes=2000)
+    1048
+
+    Args:
+        count: the number of rows.
+        row_bytes: the memory of a row, with its weight.
     """
     step = 1 << max(0, count.bit_length() - LENGTHS_PER_DOUBLING_BITS)
-    return -(-count // step) * step
+    length = -(-count // step) * step
+    largest = MAX_CACHED_BYTES // max(1, row_bytes)
+    return min(length, largest) if count <= largest else length
 
 
 def union_of_labels(

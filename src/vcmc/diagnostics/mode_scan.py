@@ -24,13 +24,14 @@ from scipy.special import ndtri
 
 from ..density import evaluate
 from ..linalg.shrinkage import TINY
-from ..linalg.sobol import sobol_points
+from ..linalg.sobol import latin_points, sobol_points
 from ..linalg.whitening import Whitening
 from ..samplers.start import climb
 from ..target import Target
 
 MAX_POINTS, MIN_POINTS = 2**14, 2**9  # on all rows, where there are any
 MIN_SHARD_POINTS = 2**8
+MIN_SOBOL_POINTS = 2**10  # fewer are evaluated sooner than the Sobol points of SciPy are imported
 MAX_EVALUATED_BYTES = 2**28  # of rows, over all points: 0.1 s of a core
 DRAWS_SHARE = 0.25  # of the points: draws, which are those of shards before they are combined
 WIDTHS = (1.5, 3.0)  # of the known hill, of the normals that other points are drawn from
@@ -57,9 +58,9 @@ def steep_points(whitening: Whitening, target: Target, draws: Points, seed: int)
         points = _points(whitening, draws, count, generator)
         turns = _turns(points, whitening, lambda batch: target(jnp.asarray(batch)))
         return _steepest(points, turns, generator)
+    if not count_on_shard:
+        return draws[:0]
     points = _points(whitening, draws, count_on_shard, generator)
-    if not len(points):
-        return points
     pilot = partial(evaluate, target.pilot)
     precision = np.asarray(whitening.whiten(whitening.centre + np.eye(points.shape[1])))
     curvature = precision @ precision.T / target.num_shards
@@ -86,7 +87,8 @@ def _points(
 ) -> Points:
     """Return draws, and evenly spaced points of normals wider than the known hill."""
     chosen = generator.permutation(len(draws))[: int(DRAWS_SHARE * count)]
-    levels = sobol_points(count - len(chosen), draws.shape[1] + 1, generator)
+    even_points = sobol_points if count >= MIN_SOBOL_POINTS else latin_points
+    levels = even_points(count - len(chosen), draws.shape[1] + 1, generator)
     widths = WIDTHS[0] * (WIDTHS[1] / WIDTHS[0]) ** levels[:, :1]
     white = widths * ndtri(levels[:, 1:])
     return np.concatenate([draws[chosen], np.asarray(whitening.unwhiten(white))])

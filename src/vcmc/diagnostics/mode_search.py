@@ -24,9 +24,10 @@ from scipy.special import logsumexp
 from ..density import evaluate
 from ..linalg.stein import Matrix
 from ..linalg.whitening import Whitening
+from ..row_sample import RowSample
 from ..samplers.start import climb, climb_together, shard_curvature
 from ..space import Product
-from ..target import RowSample, Target
+from ..target import Target
 from .mode_ascents import astray
 from .mode_shape import Mode, mode_at, step_off_pass
 from .mode_starts import (

@@ -10,6 +10,9 @@ the trapezoid rule in $s$ is accurate for smooth densities.
 
 Scores along the line must integrate to the differences of the log density. They do not where the
 log density has steps, of which no gradient tells.
+
+Most nodes are far from all mass. Where rows are many, a part of them tells which: nodes at which
+these rows alone make the density small need no others.
 """
 
 from collections.abc import Sequence
@@ -21,6 +24,7 @@ from jaxtyping import Float, Int
 from ..density import log_priors
 from ..linalg.shrinkage import TINY
 from ..linalg.whitening import Whitening
+from ..row_sample import RowSample
 from ..target import Target
 from .coordinates import coordinates_of
 
@@ -34,6 +38,9 @@ MAX_CANDIDATES = 600  # coordinates whose lines are looked at by the prior: 300 
 MAX_SD_RATIO = 1.1
 STEP_RANGE = 1.7  # in s, 2.6 sds: where scores are compared with differences
 MAX_STEP = 0.3  # nats, root mean square between neighbouring nodes
+SURE_RANGE = 2.5  # in s, 6 sds: where all rows are evaluated
+# Nats below the centre by the rows of a part alone: the others would have to make up for more.
+MAX_PART_FALL = 10.0
 MAX_NAMED = 3  # coordinates named in a sentence
 
 Draws = Float[np.ndarray, "draw dim"]
@@ -63,10 +70,30 @@ def profile(draws: Draws, target: Target, seed: int) -> Profiles:
     t = np.sinh(s)
     chosen = _chosen_lines(whitening, directions, t, target, seed)
     lines = whitening.centre + t[:, None] * directions[chosen, None]
-    values, scores = (np.asarray(part) for part in target(lines.reshape(-1, lines.shape[-1])))
-    values = values.reshape(len(chosen), len(t))
-    slopes = np.einsum("lnd,ld->ln", scores.reshape(lines.shape), directions[chosen])
+    values, scores = _evaluated(lines, s, whitening.centre, target)
+    slopes = np.einsum("lnd,ld->ln", scores, directions[chosen])
     return Profiles(candidates[chosen], _sds(values, s), _steps(values, slopes, s))
+
+
+def _evaluated(
+    lines: Float[np.ndarray, "line node dim"],
+    s: Float[np.ndarray, " node"],
+    centre: Float[np.ndarray, " dim"],
+    target: Target,
+) -> tuple[Float[np.ndarray, "line node"], Float[np.ndarray, "line node dim"]]:
+    """Return log densities and scores at the nodes of lines: minus infinity where no mass is."""
+    has_mass = np.ones(lines.shape[:2], bool)
+    outer = np.flatnonzero(np.abs(s) > SURE_RANGE)
+    with np.errstate(invalid="ignore", over="ignore"):
+        sample = RowSample.of(target, centre)
+        if sample is not None:
+            nodes = np.concatenate([centre[None], lines[:, outer].reshape(-1, lines.shape[2])])
+            values = sample.rows_alone(nodes)
+            falls = (values[0] - values[1:]).reshape(len(lines), len(outer))
+            has_mass[:, outer] = ~(falls > MAX_PART_FALL)
+    all_values, all_scores = np.full(has_mass.shape, -np.inf), np.zeros(lines.shape)
+    all_values[has_mass], all_scores[has_mass] = map(np.asarray, target(lines[has_mass]))
+    return all_values, all_scores
 
 
 def profile_doubts(profiles: Profiles, names: Sequence[str]) -> list[str]:

@@ -101,7 +101,7 @@ def prepare(
     """
     stage = display.stage("prepare", 3)
     request = record.continued(request) if record else request
-    threading.Thread(target=_import_early).start()
+    import_early()
     with new_pool(1, "compile") as pool:  # whose end is waited for
         prepared = _plan_run(target, request, stage, pool)
         if record:
@@ -243,8 +243,12 @@ def _compile_early(target: Target, request: Request, own_sampler: Any, start: Po
             target.prepare()
 
 
-def _import_early() -> None:
+def import_early() -> None:
     """Import what the result needs, and what xarray does at its first array, in a thread."""
+    threading.Thread(target=_import_all).start()
+
+
+def _import_all() -> None:
     with suppress(Exception):
         import arviz_base  # noqa: F401
         from xarray import DataArray

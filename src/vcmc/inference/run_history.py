@@ -16,7 +16,7 @@ from ..model import Model
 from ..results.agreement import model_differences
 from ..results.blocks import join_blocks
 from ..results.states import ORIGINAL, History, ShardName, State
-from ..results.store import Store
+from ..results.store import Groups, Store
 from ..samplers.base import Chain, group_by_walker
 from ..target import Target
 from .batch_plan import EarlierShard
@@ -146,6 +146,15 @@ class RunHistory:
         target = target_of(self.model, shards, state.settings["weights"], self.executor)
         return model_settings(target, state.settings["seed"])
 
+    def identity_after(self, before: State, state: State) -> dict[str, Any]:
+        """Return what identifies the model of a state, whose values may be those of another one.
+
+        Models with local parameters have quadrature nodes that depend on all rows.
+        """
+        if before.model and self.model.local is None and state.shards[0] == before.shards[0]:
+            return before.model
+        return self.identity(state)
+
     def _check_model(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         differences = model_differences({**before, "shards": []}, {**now, "shards": []})
         if differences:
@@ -188,14 +197,17 @@ class RunHistory:
         """Return the result of a state."""
         from ..results.tree import build_tree
 
+        return build_tree(*self.result(number))
+
+    def result(self, number: int) -> tuple[Groups, dict[str, Any]]:
+        """Return the groups and the attributes of the result of a state."""
         loaded = self.history.run(number).load_tree()
         if loaded is None:
             raise StoreError(
                 f"the result of state {number} of {self.folder} is missing or damaged. Restore it "
                 "from a backup, or go back to another state: vcmc.restore(store, number)."
             )
-        groups, attributes, _ = loaded
-        return build_tree(groups, attributes)
+        return loaded[0], loaded[1]
 
 
 def stored_chains(store: Store, shard: int, shape: tuple[int, int]) -> list[Chain]:

@@ -19,7 +19,7 @@ from ..progress import ProgressDisplay, ProgressMode
 from ..results.blocks import pack_block
 from ..results.checked_files import as_store_error
 from ..results.states import History, KnownFacts, ShardName, State
-from ..results.tree import draws_by_parameter, make_tree
+from ..results.tree import build_tree, make_tree
 from .batch_plan import BatchPlan, EarlierShard, Rows
 from .clock import Clock
 from .kept_rows import write_batch
@@ -121,12 +121,12 @@ def make_state(
     """
     clock = Clock()
     kept = [shard for place, shard in enumerate(earlier) if place not in change.plan.replaced]
-    tree_before = runs.tree(before.number)
+    groups_before, attributes_before = runs.result(before.number)
     request = request_for(before, number, options, runs)
     request = replace(
         request,
         num_shards_reason=f"{len(change.plan.shards)} of them hold the rows that are new.",
-        starts=starts_from(runs.model, draws_by_parameter(tree_before)),
+        starts=starts_from(runs.model, _without_chains(groups_before["posterior"])),
     )
     is_forget = change.action == "forget"
     written = _write_rows(runs, number, change, kept if is_forget else ())
@@ -160,10 +160,16 @@ def make_state(
             for shard in result.prepared.shard_facts
         ),
     )
-    tree = save_result(runs, state, result, clock, None if is_forget else tree_before)
-    runs.history.write(replace(state, model=runs.identity(state)))
+    tree_before = None if is_forget else build_tree(groups_before, attributes_before)
+    tree = save_result(runs, state, result, clock, tree_before)
+    runs.history.write(replace(state, model=runs.identity_after(before, state)))
     runs.history.go_to(number, is_purge_due=is_forget)
     return tree
+
+
+def _without_chains(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return draws with their chains concatenated."""
+    return {name: array.reshape(-1, *array.shape[2:]) for name, array in draws.items()}
 
 
 def _write_rows(

@@ -30,7 +30,7 @@ from ..progress import ProgressDisplay
 from ..samplers import NUTS
 from ..samplers.base import Chain
 from ..space import Point
-from ..target import Target
+from ..target import Target, row_bytes
 from .assessment import Assessment
 from .batch_plan import EarlierShard
 from .chains import Plan
@@ -92,13 +92,14 @@ class Batch:
 
     def facts(self, full: Target, points: Float[np.ndarray, "point dim"]) -> list[ShardFacts]:
         """Return facts about every shard; those that an earlier update has are not computed."""
-        kinds = shard_kinds(full.shard_cache.shards[0])
+        pilot = full.pilot.shard
+        kinds = shard_kinds(pilot)
         coordinates = np.arange(full.model.space.dim)
         known = {
             place: ShardFacts(
                 np.isin(coordinates, shard.facts.silent),
                 shard.facts.num_rows,
-                padded_to(shard.num_rows),
+                padded_to(shard.num_rows, row_bytes(pilot)),
                 kinds,
             )
             for place, shard in enumerate(self.earlier)

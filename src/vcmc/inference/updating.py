@@ -18,6 +18,7 @@ from .batch_plan import BatchPlan, BatchSettings, EarlierShard, count_for_share,
 from .local_stage import check_mode
 from .local_tasks import LocalsMode
 from .new_rows import NewRows, read_new_rows
+from .preparation import import_early
 from .repeated_rows import repeated_batches, repeated_sentence
 from .run_history import RunHistory
 from .shard_count import MAX_SHARD_BYTES, TooManyShards, slots_of
@@ -87,6 +88,7 @@ def update(
     options = UpdateOptions(
         seed, num_shards, num_draws, combiner, executor_of(executor), locals, progress
     )
+    import_early()
     with use_compile_cache(compile_cache):
         if isinstance(run, str | Path):
             check_mode(locals, has_store=True)

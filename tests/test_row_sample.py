@@ -1,0 +1,59 @@
+"""A part of the rows that stands for all."""
+
+import numpy as np
+import pytest
+
+import vcmc
+from vcmc.data.shard_list import BatchShard, batches_partition
+from vcmc.row_sample import RowSample
+from vcmc.target import Target
+
+
+def test_a_sample_of_rows_is_exact_to_first_order_at_its_anchor(conjugate):
+    target = Target(conjugate.model, vcmc.split(conjugate.rows, 40), vcmc.executors.Local())
+    anchor = np.array([0.3, -0.2, 0.1])
+    sample = RowSample.of_shards(target, range(0, 40, 4), anchor)
+    points = np.stack([anchor, np.zeros(3), np.ones(3)])
+    values, scores = sample(points)
+    np.testing.assert_allclose(scores[0], target(anchor[None])[1][0], rtol=1e-9, atol=1e-8)
+    # a Gaussian posterior's values differ by the quadratic part, whose curvature is the sample's
+    curvature = sample.curvature(anchor)
+    steps = points - anchor
+    expected = steps @ np.asarray(scores[0])
+    expected -= 0.5 * np.einsum("ni,ij,nj->n", steps, curvature, steps)
+    np.testing.assert_allclose(values - values[0], expected, rtol=1e-6, atol=1e-6)
+    # a quarter of the rows: the curvature is that of all, up to their noise
+    ratios = np.linalg.eigvals(np.linalg.solve(target.curvature(anchor), curvature)).real
+    assert 0.5 < ratios.min() < ratios.max() < 2
+
+
+def test_few_rows_are_not_sampled(conjugate):
+    target = Target(conjugate.model, vcmc.split(conjugate.rows, 3), vcmc.executors.Local())
+    assert RowSample.of(target, np.zeros(3)) is None
+
+
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_uneven_shards_are_sampled_in_equal_shares(weights):
+    """Batches differ: with rows of one of them alone, values would be far off."""
+    model = vcmc.Model(
+        {"theta": vcmc.Real()},
+        lambda params: -0.5 * (params["theta"] / 10) ** 2,
+        lambda params, rows: -0.5 * rows["s"] * (rows["y"] - params["theta"]) ** 2,
+    )
+    generator = np.random.default_rng(0)
+    shards = []
+    for count, scale in ((40_000, 1.0), (180_000, 5.0), (300_000, 0.2)):
+        rows = {"y": generator.normal(size=count), "s": np.full(count, scale), "w": np.ones(count)}
+        partition = vcmc.split(rows, 2, seed=1)
+        shards += [BatchShard(partition, number) for number in range(2)]
+    full = Target(model, batches_partition(shards, weights), vcmc.executors.Local())
+    anchor = np.array([0.5])
+    sample = RowSample.of(full, anchor)
+    num_rows = sum(last - first for task in sample.tasks for first, last in task.piece.ranges)
+    assert num_rows < 260_000
+    assert {shard for task in sample.tasks for shard in task.shards} == set(range(6))
+    points = np.array([[0.5], [0.0], [2.0], [-5.0]])
+    (values, scores), (expected, expected_scores) = sample(points), full(points)
+    np.testing.assert_allclose(scores[0], expected_scores[0], rtol=1e-9)
+    np.testing.assert_allclose(values - values[0], expected - expected[0], rtol=1e-3)
+    np.testing.assert_allclose(sample.curvature(anchor), full.curvature(anchor), rtol=1e-3)
