@@ -75,7 +75,22 @@ def narrow_and_far(num_shards):
     return num_shards, [0.5, 0.5], means, [np.eye(5), 0.04 * np.eye(5)]
 
 
+def scales(num_shards, units, apart):
+    """Two modes of coordinates whose sds are orders of magnitude apart."""
+    units = np.array(units)
+    dim = len(units)
+    correlated = (0.5 * np.ones((dim, dim)) + 0.5 * np.eye(dim)) * np.outer(units, units)
+    means = [np.zeros(dim), units * apart]
+    return num_shards, [0.4, 0.6], means, [correlated, np.diag((units * 0.7) ** 2)]
+
+
 MIXTURES = {
+    "apart in small units, 4 shards": scales(4, [1e-4, 1e3], [7.0, 0.0]),
+    "apart in large units, 10 shards": scales(10, [1e-4, 1e3], [0.0, 7.0]),
+    "three scales, 1 shard": scales(1, [1e-3, 1.0, 1e3], [4.0, 3.0, -4.0]),
+    "three scales, 10 shards": scales(10, [1e-3, 1.0, 1e3], [4.0, 3.0, -4.0]),
+    "large units, 4 shards": scales(4, [1.0, 1e6], [0.0, 8.0]),
+    "small units, 4 shards": scales(4, [1.0, 1e-6], [0.0, 8.0]),
     "narrow and far, 1 shard": narrow_and_far(1),
     "narrow and far, 4 shards": narrow_and_far(4),
     "narrow and far, 10 shards": narrow_and_far(10),

@@ -81,6 +81,20 @@ def test_modes_that_shards_cannot_separate_are_found(normal_mixture):
     np.testing.assert_allclose([mode.point for mode in found.modes], mixture.means[::-1], atol=0.01)
 
 
+@pytest.mark.parametrize("apart", [[8.0, 0.0, 0.0], [0.0, 0.0, 8.0], [4.0, -4.0, 5.0]])
+@pytest.mark.parametrize("num_shards", [1, 10])
+def test_modes_of_coordinates_on_very_different_scales_are_found(num_shards, apart, normal_mixture):
+    units = np.array([1e-4, 1.0, 1e3])
+    correlated = (np.full((3, 3), 0.6) + 0.4 * np.eye(3)) * np.outer(units, units)
+    narrower = np.diag((units * [0.5, 1.0, 0.7]) ** 2)
+    mixture = normal_mixture([0.4, 0.6], [-units, units * apart], [correlated, narrower])
+    for mode in (0, 1):
+        found = search(mixture, num_shards, mode)
+        np.testing.assert_allclose(found.shares, [0.6, 0.4], atol=0.01)
+        points = [mode.point / units for mode in found.modes]
+        np.testing.assert_allclose(points, mixture.means[::-1] / units, atol=0.01)
+
+
 def test_hills_without_a_valley_are_one(normal_mixture):
     mixture = normal_mixture(
         [0.4, 0.3, 0.3], [[0.0, 0.0], [2.6, 0.0], [0.0, 20.0]], [np.eye(2)] * 3

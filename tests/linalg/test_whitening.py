@@ -52,6 +52,23 @@ def test_curvature_becomes_the_identity():
     np.testing.assert_allclose(matrix.T @ curvature @ matrix, np.eye(3), atol=1e-10)
 
 
+@pytest.mark.parametrize("largest", [30.0, 1e3])
+def test_curvature_becomes_the_identity_in_any_units(largest):
+    """One coordinate has an sd of 10⁻⁴: the curvature along it is up to 10¹⁴ times another's."""
+    units = np.array([1e-4, 1.0, largest])
+    curvature = np.linalg.inv(COVARIANCE) / np.outer(units, units)
+    root = Whitening.from_curvature(jnp.zeros(3), jnp.asarray(curvature)).root
+    np.testing.assert_allclose(
+        root.values @ root.values.T / np.outer(units, units), COVARIANCE, atol=1e-9
+    )
+
+
+def test_a_coordinate_without_curvature_has_a_large_width_that_is_finite():
+    curvature = jnp.diag(jnp.array([1e8, 1e-6, 0.0]))
+    sds = Whitening.from_curvature(jnp.zeros(3), curvature).sds
+    np.testing.assert_allclose(sds, [1e-4, 1e3, 10.0], rtol=1e-9)
+
+
 def test_negative_curvature_counts_by_its_size_and_infinite_curvature_not_at_all():
     root = Whitening.from_curvature(jnp.zeros(2), jnp.diag(jnp.array([4.0, -9.0]))).root
     np.testing.assert_allclose(root.values @ root.values.T, np.diag([1 / 4, 1 / 9]), rtol=1e-12)

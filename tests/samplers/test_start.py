@@ -138,3 +138,38 @@ def test_a_wrong_curvature_leads_to_the_same_mode(logistic_target):
     for curvature in (np.eye(6), 1e6 * np.eye(6), -np.eye(6), np.full((1, 1), np.nan)):
         again = climb(logistic_target, np.zeros(6) + 0.1, free, curvature)
         np.testing.assert_allclose(again, mode, atol=1e-3)
+
+
+@pytest.mark.parametrize("curvature", ["known", "unknown", "wrong"])
+@pytest.mark.parametrize("units", [[1e-6, 1.0, 1.0], [1e-4, 1.0, 1e6]])
+def test_a_mode_is_found_whatever_the_scales_of_coordinates(units, curvature):
+    """L-BFGS in raw coordinates ends up to 8 sds from it."""
+    units = np.array(units)
+    covariance = (np.full((3, 3), 0.5) + 0.5 * np.eye(3)) * np.outer(units, units)
+    precision = np.linalg.inv(covariance)
+
+    def normal(points):
+        steps = points - units
+        return -0.5 * np.einsum("pi,ij,pj->p", steps, precision, steps), -steps @ precision
+
+    given = {"known": precision, "unknown": None, "wrong": -precision}[curvature]
+    for start in ([-3.0, 4.0, 3.0], [20.0, -30.0, 10.0]):
+        mode = climb(normal, units * start, np.zeros(3, bool), given, 2 * units)
+        np.testing.assert_allclose(mode / units, np.ones(3), atol=1e-3)
+
+
+def test_the_start_is_the_mode_whatever_the_scales_of_coordinates():
+    """Two columns of a regression in units that make coefficients 10⁷ times apart."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(300, 2)) * [1e4, 1e-3]
+    y = x @ [2e-4, 500.0] + generator.normal(size=300)
+    model = vcmc.Model(
+        {"beta": vcmc.Real(2)},
+        lambda params: 0.0 * params["beta"].sum(),
+        lambda params, rows: -0.5 * (rows["y"] - rows["x"] @ params["beta"]) ** 2,
+    )
+    target = target_of(model, {"x": x, "y": y})
+    start = common_start(target, random_starts(target.pilot, jax.random.key(0)))
+    sds = np.sqrt(np.diag(np.linalg.inv(x.T @ x)))
+    exact = np.linalg.lstsq(x, y, rcond=None)[0]
+    np.testing.assert_allclose(start / sds, exact / sds, atol=0.01)

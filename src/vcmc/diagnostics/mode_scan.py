@@ -64,7 +64,8 @@ def steep_points(whitening: Whitening, target: Target, draws: Points, seed: int)
     pilot = partial(evaluate, target.pilot)
     precision = np.asarray(whitening.whiten(whitening.centre + np.eye(points.shape[1])))
     curvature = precision @ precision.T / target.num_shards
-    top = climb(pilot, whitening.centre, target.model.space.curved, curvature)
+    sds = target.num_shards**0.5 * whitening.sds
+    top = climb(pilot, whitening.centre, target.model.space.curved, curvature, sds)
     turns = _turns(points, Whitening(top, whitening.root), pilot)
     return _steepest(points, target.num_shards**0.5 * turns, generator)
 

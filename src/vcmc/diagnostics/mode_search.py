@@ -91,6 +91,7 @@ class _Search:
         self.target = target
         self.space = target.model.space
         self.whitening = whitening
+        self.sds = whitening.sds
         self.seed = seed
         origin = near_origin(target, seed)
         self.origin = origin
@@ -146,11 +147,11 @@ class _Search:
             return
         self.num_climbs += len(points)
         curved = self.space.curved
-        for end in climb_together(self.target, list(points), curved):
+        for end in climb_together(self.target, list(points), curved, self.sds):
             point = _labelled(self.whitening, end, self.space)
             if self._is_new(point):
                 curvature = self.target.curvature(point)
-                self._add(climb(self.target, point, curved, curvature))
+                self._add(climb(self.target, point, curved, curvature, self.sds))
 
     def _is_known(self, points: Draws) -> np.ndarray:
         """Return which points are on the slope of a known mode: a straight line leads up to it."""
@@ -163,7 +164,7 @@ class _Search:
 
     def _climb(self, point: Vector, curvature: Matrix) -> Vector:
         self.num_climbs += 1
-        return climb(self.target, point, self.space.curved, curvature)
+        return climb(self.target, point, self.space.curved, curvature, self.sds)
 
     def _is_new(self, point: Vector) -> bool:
         return all(mode.distance(point) > SAME_SD for mode in self.modes)
@@ -174,14 +175,14 @@ class _Search:
         for number, mode in enumerate(self.modes):
             if mode.distance(point) <= SAME_SD:
                 return number
-        top = mode_at(self.target, point)
+        top = mode_at(self.target, point, self.sds)
         if top is None:
             # a search that begins on the line between two modes may end at the pass between them
-            step = step_off_pass(self.target, point) if may_be_pass else None
+            step = step_off_pass(self.target, point, self.sds) if may_be_pass else None
             if step is None:
                 return None
             starts = [point + step, point - step]
-            ends = climb_together(self.target, starts, self.space.curved)
+            ends = climb_together(self.target, starts, self.space.curved, self.sds)
             numbers = [self._add(end, may_be_pass=False) for end in ends]
             return next((number for number in numbers if number is not None), None)
         self.modes.append(top)
@@ -257,10 +258,11 @@ def _shard_modes(
     pilot = target.pilot
     space = pilot.model.space
     density = partial(evaluate, pilot)
-    outward = outward_on_axes(whitening, target, seed)
+    sds = target.num_shards**0.5 * whitening.sds
+    starts = [whitening.centre, *starts, *outward_on_axes(whitening, target, seed)]
     own, *others = [
         _labelled(whitening, mode, space)
-        for mode in climb_together(density, [whitening.centre, *starts, *outward], space.curved)
+        for mode in climb_together(density, starts, space.curved, sds)
     ]
     modes: list[tuple[Vector, Matrix]] = []
 
@@ -272,7 +274,7 @@ def _shard_modes(
         if is_new(point):
             # a search that has ended early is continued
             curvature = shard_curvature(pilot, point)
-            continued = climb(density, point, space.curved, curvature)
+            continued = climb(density, point, space.curved, curvature, sds)
             if is_new(reached := _labelled(whitening, continued, space)):
                 modes.append((reached, curvature))
     return modes

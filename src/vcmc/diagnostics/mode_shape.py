@@ -5,6 +5,10 @@ between two modes that are about to part, the curvature says nothing about the w
 the scale $s$ along an eigenvector $e$ of the curvature is the one at which the log density has
 fallen as that of a Gaussian would, by 2 nats at $2 s$, on average over both sides.
 
+Coordinates may differ in scale by any factor, and eigenvectors depend on their units. A unit is the
+sd by the curvature along the coordinate, or that of the draws if it is smaller: the top may be flat
+along the coordinate, too.
+
 A point on a ridge, such as a ring, is no mode: searches that start beside it along the ridge end
 elsewhere.
 """
@@ -48,57 +52,77 @@ class Mode(NamedTuple):
         return float(np.sqrt(max(step @ self.curvature @ step, 0.0)))
 
 
-def mode_at(target: Target, point: Vector) -> Mode | None:
-    """Return the mode at the end of a search, or None if the point is not a maximum."""
-    values, scores = (np.asarray(part)[0] for part in target(jnp.asarray(point[None])))
-    hessian = target.curvature(point)
-    if not (np.isfinite(hessian).all() and np.isfinite(values)):
+class _Axes(NamedTuple):
+    """The directions of principal curvature at a point, in columns, with unit length in units."""
+
+    curvatures: Vector
+    directions: Matrix
+    inverse: Matrix
+
+    @classmethod
+    def at(cls, target: Target, point: Vector, sds: Vector) -> "_Axes | None":
+        """Return the axes at a point, the least curvature first; None if it is not finite."""
+        hessian = target.curvature(point)
+        if not np.isfinite(hessian).all():
+            return None
+        units = 1 / np.maximum(np.sqrt(np.abs(np.diag(hessian))), 1 / sds)
+        curvatures, vectors = np.linalg.eigh(hessian * np.outer(units, units))
+        return cls(curvatures, units[:, None] * vectors, vectors.T / units)
+
+
+def mode_at(target: Target, point: Vector, sds: Vector) -> Mode | None:
+    """Return the mode at the end of a search, or None if the point is not a maximum.
+
+    Args:
+        target: the full-data target.
+        point: the end of a search.
+        sds: those of draws, along coordinates.
+    """
+    value, score = (np.asarray(part)[0] for part in target(jnp.asarray(point[None])))
+    axes = _Axes.at(target, point, sds)
+    if axes is None or not np.isfinite(value):
         return None
-    eigenvalues, vectors = np.linalg.eigh(hessian)
-    scales = _scales(target, point, float(values), eigenvalues, vectors)
+    scales = _scales(target, point, float(value), axes)
     if scales is None:
         return None
-    along = vectors.T @ scores
-    if np.sum((scales * along) ** 2) > 2 * MAX_PROMISED_NATS:
+    if np.sum((scales * (axes.directions.T @ score)) ** 2) > 2 * MAX_PROMISED_NATS:
         return None
-    flat = eigenvalues * scales**2 < FLAT_CURVATURE
-    if flat.any() and not _returns(target, point, vectors[:, flat] * scales[flat], vectors, scales):
+    is_flat = axes.curvatures * scales**2 < FLAT_CURVATURE
+    if is_flat.any() and not _returns(target, point, is_flat, axes, scales, sds):
         return None
-    curvature = (vectors / scales**2) @ vectors.T
-    return Mode(point, (curvature + curvature.T) / 2, float(values) + np.log(scales).sum())
+    root = axes.inverse / scales[:, None]
+    log_det = float(np.linalg.slogdet(axes.directions)[1] + np.log(scales).sum())
+    return Mode(point, root.T @ root, float(value) + log_det)
 
 
-def step_off_pass(target: Target, point: Vector) -> Vector | None:
+def step_off_pass(target: Target, point: Vector, sds: Vector) -> Vector | None:
     """Return a step in the direction in which the log density rises to both sides, if one does."""
-    hessian = target.curvature(point)
-    if not np.isfinite(hessian).all():
+    axes = _Axes.at(target, point, sds)
+    if axes is None or not -axes.curvatures[0] > MIN_RISE * abs(axes.curvatures[-1]):
         return None
-    eigenvalues, vectors = np.linalg.eigh(hessian)
-    if not -eigenvalues[0] > MIN_RISE * abs(eigenvalues[-1]):
-        return None
-    return vectors[:, 0] / np.sqrt(-eigenvalues[0])
+    return axes.directions[:, 0] / np.sqrt(-axes.curvatures[0])
 
 
-def _scales(
-    target: Target, point: Vector, height: float, eigenvalues: Vector, vectors: Matrix
-) -> Vector | None:
-    """Return the scale along every eigenvector of the curvature; None where there is no fall."""
-    largest = eigenvalues.max()
+def _scales(target: Target, point: Vector, height: float, axes: _Axes) -> Vector | None:
+    """Return the scale along every axis; None where there is no fall."""
+    curvatures = axes.curvatures
+    largest = curvatures.max()
     if largest <= 0:
         return None
     floor = 1e-6 * largest  # a flat direction is tried with a large scale first
-    scales = 1 / np.sqrt(np.maximum(eigenvalues, floor))
-    if (eigenvalues[MAX_CALIBRATED:] <= floor).any():
+    scales = 1 / np.sqrt(np.maximum(curvatures, floor))
+    if (curvatures[MAX_CALIBRATED:] <= floor).any():
         return None
     count = min(len(scales), MAX_CALIBRATED)
-    for number in np.arange(count)[eigenvalues[:count] <= FLAT_CURVATURE * largest]:
+    for number in np.arange(count)[curvatures[:count] <= FLAT_CURVATURE * largest]:
         # from the narrowest scale outwards, so that the fall along a flat direction is not missed
-        scales[number] = _flat_scale(target, point, height, vectors[:, number], scales[number])
+        direction = axes.directions[:, number]
+        scales[number] = _flat_scale(target, point, height, direction, scales[number])
     if not np.isfinite(scales).all():
         return None
     steps = FALL_SD * STEPS_SD
     offsets = (steps[:, None] * np.array([1.0, -1.0])).ravel()
-    directions = (vectors * scales).T[:count]
+    directions = (axes.directions * scales).T[:count]
     points = point + (offsets[:, None] * directions[:, None]).reshape(-1, len(point))
     values = np.asarray(target(jnp.asarray(points))[0]).reshape(count, len(steps), 2)
     falls = height - np.where(np.isfinite(values), values, -np.inf)
@@ -137,9 +161,12 @@ def _crossing(steps: Vector, falls: Vector) -> float:
     return float(np.sqrt(squares))
 
 
-def _returns(target: Target, point: Vector, flat: Matrix, vectors: Matrix, scales: Vector) -> bool:
+def _returns(
+    target: Target, point: Vector, is_flat: np.ndarray, axes: _Axes, scales: Vector, sds: Vector
+) -> bool:
     """Return whether searches that start beside a mode, along flat directions, end at the mode."""
-    starts = [point + sign * step for step in flat.T for sign in (0.5, -0.5)]
-    ends = climb_together(target, starts, target.model.space.curved)
-    distances = [np.linalg.norm((vectors.T @ (end - point)) / scales) for end in ends]
+    steps = (axes.directions * scales).T[is_flat]
+    starts = [point + sign * step for step in steps for sign in (0.5, -0.5)]
+    ends = climb_together(target, starts, target.model.space.curved, sds)
+    distances = [np.linalg.norm(axes.inverse @ (end - point) / scales) for end in ends]
     return bool(max(distances) < MAX_RETURN_SD)

@@ -55,7 +55,7 @@ def near_origin(target: Target, seed: int) -> list[Vector]:
 def outward_on_axes(whitening: Whitening, target: Target, seed: int) -> list[Vector]:
     """Return points on the axes at which one shard's score points away from the centre."""
     centre, dim = whitening.centre, len(whitening.centre)
-    sds = np.linalg.norm(whitening.root_rows, axis=1)
+    sds = whitening.sds
     steps = MIN_DISTANCE_SD * target.num_shards**0.5 * DISTANCE_RATIO ** np.arange(NUM_DISTANCES)
     num_axes = max(1, MAX_SCANNED_POINTS // (2 * NUM_DISTANCES))
     axes = np.random.default_rng(seed).permutation(dim)[:num_axes]
@@ -89,8 +89,8 @@ def outward_on_rays(
     dim = len(centre)
     root = whitening.root_rows
     axes = np.random.default_rng(seed).permutation(dim)[:MAX_FULL_AXES]
-    sds = np.linalg.norm(root, axis=1)
-    widest = np.argsort(-np.linalg.norm(root, axis=0))[:MAX_WIDE_AXES]
+    sds = whitening.sds
+    widest = np.argsort(-np.linalg.norm(root / sds[:, None], axis=0))[:MAX_WIDE_AXES]
     on_axes = _two_sided(np.eye(dim)[axes] * sds, FULL_DISTANCES)
     white = np.random.default_rng((seed, 2)).normal(size=(NUM_RANDOM_AXES, dim))
     white /= np.linalg.norm(white, axis=1, keepdims=True)

@@ -24,6 +24,9 @@ from .shrinkage import covariance_root
 MIN_DRAWS_PER_DIM = 1.5  # with fewer draws, a covariance is close to singular
 MAX_EIGEN_DIM = 500  # coordinates; of more, an eigendecomposition takes longer than the curvature
 MIN_RELATIVE_CURVATURE = 1e-10  # eigenvalues below this share of the largest are rounding errors
+# Least to largest curvature along coordinates: below, eigenvalues are those of scaled coordinates …
+MAX_UNSCALED_RATIO = 1e-6
+NO_CURVATURE = 1e-16  # … without those along which it may be a rounding error
 
 
 class Whitening(eqx.Module):
@@ -53,7 +56,8 @@ class Whitening(eqx.Module):
     ) -> Self:
         """Return coordinates whitened by minus a Hessian at the centre, by XLA.
 
-        Directions of negative curvature are scaled by its absolute value.
+        Directions of negative curvature are scaled by its absolute value. Coordinates may differ in
+        scale by a factor of up to 10⁸.
         """
         return cls(centre, DenseOperator(_inverse_root(curvature)))
 
@@ -64,8 +68,13 @@ class Whitening(eqx.Module):
 
     @property
     def root_rows(self) -> Float[np.ndarray, "dim dim"]:
-        """The rows of the root, in NumPy; the length of each is the sd of its coordinate."""
+        """The rows of the root, in NumPy."""
         return np.asarray(self.whiten_scores(np.eye(len(self.centre))))
+
+    @property
+    def sds(self) -> Float[np.ndarray, " dim"]:
+        """The sds of the coordinates."""
+        return np.linalg.norm(self.root_rows, axis=1)
 
     def whiten(self, points: Float[Values, "*batch dim"]) -> Float[Values, "*batch dim"]:
         """Map points to whitened coordinates."""
@@ -110,6 +119,20 @@ def _inverse_root(curvature: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]
 
 
 def _eigen_root(curvature: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
-    values, vectors = jnp.linalg.eigh(curvature)
+    units = _units(curvature)
+    values, vectors = jnp.linalg.eigh(curvature * units[:, None] * units)
     floor = MIN_RELATIVE_CURVATURE * jnp.max(jnp.abs(values))
-    return vectors / jnp.sqrt(jnp.maximum(jnp.abs(values), floor))
+    return units[:, None] * vectors / jnp.sqrt(jnp.maximum(jnp.abs(values), floor))
+
+
+def _units(curvature: Float[Array, "dim dim"]) -> Float[Array, " dim"]:
+    """Return units in which coordinates have about the same curvature; ones if they have already.
+
+    In those of a coefficient of sd 10⁻⁴ and another of sd 10³, the curvature of the latter is less
+    than the rounding error of the former.
+    """
+    along = jnp.abs(jnp.diag(curvature))
+    largest = jnp.maximum(jnp.max(along), jnp.finfo(along.dtype).tiny)
+    along = jnp.where(along > NO_CURVATURE * largest, along, largest)
+    is_scaled = jnp.min(along) < MAX_UNSCALED_RATIO * largest
+    return jnp.where(is_scaled, jnp.sqrt(largest / along), 1.0)

@@ -100,10 +100,17 @@ def random_starts(pilot: Subposterior, key: Array) -> list[Point]:
 
 
 def climb_together(
-    density: Density, starts: Sequence[Point | Vector], curved: Bool[np.ndarray, " dim"]
+    density: Density,
+    starts: Sequence[Point | Vector],
+    curved: Bool[np.ndarray, " dim"],
+    units: Vector | None = None,
 ) -> list[Vector]:
     """Return a local maximum near each start; the searches share evaluations."""
-    return search_together(density, lambda shared, start: climb(shared, start, curved), starts)
+
+    def search(shared: Density, start: Point | Vector) -> Vector:
+        return climb(shared, start, curved, units=units)
+
+    return search_together(density, search, starts)
 
 
 def climb(
@@ -111,16 +118,18 @@ def climb(
     start: Point | Vector,
     curved: Bool[np.ndarray, " dim"],
     curvature: Float[np.ndarray, "..."] | None = None,
+    units: Vector | None = None,
 ) -> Vector:
     """Return a local maximum near a point, with diverging coordinates fixed at their start.
 
-    If the curvature is known approximately, it is found in few evaluations.
+    If the curvature is known approximately, it is found in few evaluations. Without, it helps to
+    know the sds of coordinates, in whose units L-BFGS takes its steps.
     """
     first = np.asarray(start)  # iterating over a JAX array would compile a program
     fixed = np.zeros(first.size, bool)
     while True:
         reached = _newton(density, first, fixed, curvature) if curvature is not None else None
-        mode, score = reached or _maximize(density, first, fixed)
+        mode, score = reached or _maximize(density, first, fixed, units)
         diverging = curved & ~fixed & (np.abs(mode - first) > MAX_MOVE)
         diverging &= np.abs(score) > MAX_SLOPE
         if not diverging.any():
@@ -170,11 +179,15 @@ def _free_inverse(
     """Return the inverse of a curvature over free coordinates; None unless it is positive."""
     if len(curvature) != len(free) or not np.isfinite(curvature).all() or not free.any():
         return None
-    values, vectors = np.linalg.eigh((curvature + curvature.T)[np.ix_(free, free)] / 2)
+    part = (curvature + curvature.T)[np.ix_(free, free)] / 2
+    if not (np.diag(part) > 0).all():
+        return None
+    sds = 1 / np.sqrt(np.diag(part))  # coordinates may differ in scale by any factor
+    values, vectors = np.linalg.eigh(part * np.outer(sds, sds))
     if values[0] <= MIN_RELATIVE_CURVATURE * values[-1]:
         return None
     inverse = np.zeros(curvature.shape)
-    inverse[np.ix_(free, free)] = (vectors / values) @ vectors.T
+    inverse[np.ix_(free, free)] = (vectors / values) @ vectors.T * np.outer(sds, sds)
     return inverse
 
 
@@ -199,27 +212,29 @@ def _value_and_score(density: Density, point: Vector) -> tuple[float, Vector]:
 
 
 def _maximize(
-    density: Density, start: Vector, fixed: Bool[np.ndarray, " dim"]
+    density: Density, start: Vector, fixed: Bool[np.ndarray, " dim"], units: Vector | None
 ) -> tuple[Vector, Vector]:
     """Return a maximum and its score, by L-BFGS."""
     import scipy.optimize  # here: it adds to the time of `import vcmc`
 
-    def negative_log_density(point: Vector) -> tuple[float, Vector]:
-        value, score = _value_and_score(density, point)
-        return -value, -score
+    scales = np.ones(len(start)) if units is None else units
+
+    def negative_log_density(scaled: Vector) -> tuple[float, Vector]:
+        value, score = _value_and_score(density, scaled * scales)
+        return -value, -score * scales
 
     result = scipy.optimize.minimize(
         negative_log_density,
-        start,
+        start / scales,
         jac=True,
         method="L-BFGS-B",
         bounds=[
             (value, value) if is_fixed else (None, None)
-            for value, is_fixed in zip(start, fixed, strict=True)
+            for value, is_fixed in zip(start / scales, fixed, strict=True)
         ],
         options={"maxiter": MAX_LBFGS_STEPS},
     )
-    return result.x, -result.jac
+    return np.where(fixed, start, result.x * scales), -result.jac / scales
 
 
 def _nowhere_finite(pilot: Subposterior, points: Float[Array, "point dim"]) -> str:
