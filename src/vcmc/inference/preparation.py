@@ -8,33 +8,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array
 
 from .._runtime import limit_programs, new_pool, thread_map
-from ..combiners import Prior
 from ..data.params import check_derived
 from ..data.partition import check_seed
 from ..data.shard import AbstractPartition
 from ..data.space_description import describe_space
-from ..density import Subposterior
 from ..diagnostics.additivity import check_additivity, check_labels
 from ..diagnostics.information import ShardFacts, check_information, shard_facts
 from ..diagnostics.integrals import prepare as prepare_integrals
 from ..diagnostics.local_terms import check_locals
-from ..diagnostics.prior_tails import falls_off
 from ..diagnostics.shards import ShardWarnings
 from ..executors import AbstractExecutor, executor_of
 from ..model import Model
 from ..progress import ProgressDisplay, Stage
 from ..results.tree import renamed_attribute
-from ..samplers import HMC, NUTS, AbstractSampler, Independence
-from ..samplers.hmc import ADAPTIVE_WARMUP, MAX_NON_NORMALITY, MAX_NORMAL
-from ..samplers.independence import MAX_FITTED_DIM, acceptance_rate
+from ..samplers import HMC, NUTS, Independence
 from ..samplers.start import common_start, search_starts
-from ..samplers.whitening import MAX_WHITENED_DIM, non_normality
 from ..space import Point
 from ..target import Target
 from .arguments import check_model
@@ -45,20 +38,13 @@ from .draw_counts import initial_shard_draws
 from .index_check import IndexCheck
 from .model_rows import model_rows
 from .partitioning import as_partition
-from .request import Request, supports_prior
+from .request import Request
 from .run_record import RunRecord
-from .shard_count import MAX_SHARD_NON_NORMALITY, check_normality, check_silent
+from .sampler_choice import choose_sampler, may_be_independent, own_sampler_of, shard_powers
+from .shard_count import check_silent
 
 if TYPE_CHECKING:
     from xarray import DataTree
-
-# Of independence sampling with local parameters, whose gradients are costly: an effective draw
-# takes seven values; and without them, where it takes two.
-MIN_COSTLY_ACCEPTANCE_RATE, MIN_ACCEPTANCE_RATE = 0.25, 0.7
-# Of a shard: above, independent proposals seldom reach its tails. Scores correct the moments of
-# several shards' combined draws, and their shapes.
-MAX_COSTLY_NON_NORMALITY, MAX_INDEPENDENT_NON_NORMALITY = 1.0, 0.25
-UNWHITENED_WARMUP = 300  # steps of NUTS, where the curvature does not give it a metric
 
 
 @dataclass(frozen=True)
@@ -117,7 +103,7 @@ def _plan_run(target: Target, request: Request, stage: Stage, pool: ThreadPoolEx
     """Check the shards and plan the chains, while the pool compiles what is known to be needed."""
     _, start_key, sample_key = jax.random.split(jax.random.key(request.seed), 3)
 
-    own_sampler = request.sampler or _own_sampler(target, request.prior)
+    own_sampler = request.sampler or own_sampler_of(target, request.prior)
     if request.executor.in_process and target.model.local is not None:
         pool.submit(prepare_integrals, target)
     starts = list(request.starts) or search_starts(target.pilot, start_key)
@@ -233,11 +219,11 @@ def _compile_early(target: Target, request: Request, own_sampler: Any, start: Po
 
     Programs do not depend on the start. Errors are raised where the programs are called.
     """
-    density = target.shard_cache.density(0, *_powers(target, request))
+    density = target.shard_cache.density(0, *shard_powers(target, request))
     sampler = request.sampler or own_sampler
     with suppress(Exception), np.errstate(all="ignore"):
         if request.sampler is None and (sampler is None or isinstance(sampler, NUTS)):
-            sampler = Independence() if _may_be_independent(target, request) else HMC()
+            sampler = Independence() if may_be_independent(target, request) else HMC()
         sampler.prepare(density, start)
         if request.combiner.needs.scores:
             target.prepare()
@@ -275,118 +261,23 @@ def _compile(prepared: Prepared, request: Request) -> None:
 
 
 def _plan(target: Target, request: Request, own_sampler: Any, start: Point, key: Array) -> Plan:
-    prior_power, likelihood_power = _powers(target, request)
-    num_shards = request.total_shards(target)
-    sampler = request.sampler
-    if sampler is None:
-        sampler = own_sampler
-        if sampler is None or isinstance(sampler, NUTS):
-            measure = np.inf  # unknown
-            if start.size <= MAX_WHITENED_DIM:
-                density = target.shard_cache.density(0, prior_power, likelihood_power)
-                measure = non_normality(density, start)
-                if request.may_reduce_shards:
-                    check_normality(measure, target.num_shards, request.executor)
-                other = _other_prior_power(target, request, measure, np.asarray(start))
-                if other is not None:
-                    changed = target.shard_cache.density(0, other, likelihood_power)
-                    if (closer := non_normality(changed, start)) < measure:
-                        measure, prior_power, density = closer, other, changed
-            sampler = _choose_sampler(sampler or NUTS(), measure, start.size)
-            if np.isfinite(measure) and _may_be_independent(target, request):
-                sampler = _independence(density, start, measure, num_shards == 1) or sampler
+    choice = choose_sampler(target, request, own_sampler, start)
     shard_draws = request.shard_draws or initial_shard_draws(
-        num_shards,
+        request.total_shards(target),
         request.num_draws,
-        sampler.num_chains,
+        choice.sampler.num_chains,
         request.combiner.needs.scores,
     )
     return Plan(
-        sampler,
+        choice.sampler,
         np.asarray(start),
         np.asarray(jax.random.key_data(key)),
         shard_draws,
         request.thin,
-        prior_power,
-        likelihood_power,
+        choice.prior_power,
+        choice.likelihood_power,
         store=request.store,
     )
-
-
-def _powers(target: Target, request: Request) -> tuple[float | tuple[float, float], float]:
-    """Return the powers of the prior and of the likelihood of a shard."""
-    num_shards, prior = request.total_shards(target), request.prior
-    if prior == "subposterior":
-        share = 1 / num_shards
-        # A shard of few groups says little about their spread. Its density in log coordinates would
-        # fall off like the K-th root of the Jacobian towards zero; with the Jacobian itself, the
-        # shard is the subposterior of the params, and full-data scores correct for the difference.
-        return share if target.model.local is None else (share, 1.0), 1.0
-    return 1.0, float(num_shards) if prior == "powered" else 1.0
-
-
-def _other_prior_power(
-    target: Target, request: Request, non_normality: float, start: np.ndarray
-) -> tuple[float, float] | None:
-    """Return powers of prior and Jacobian for shards that are hard to sample, if there are any.
-
-    A shard without an event has the K-th root of the prior of a rate, and in log coordinates a left
-    tail K times as long. With the whole Jacobian it has the K-th root of the prior of the
-    parameter, which must fall off: that of a heavy-tailed one does not. Full-data scores correct
-    for the difference.
-    """
-    num_shards = request.total_shards(target)
-    is_hard = non_normality > MAX_SHARD_NON_NORMALITY and num_shards > 1
-    if not (is_hard and request.prior == "subposterior" and request.combiner.needs.scores):
-        return None
-    powers = 1 / num_shards, 1.0
-    return powers if falls_off(target.model, powers, start, np.eye(len(start))).all() else None
-
-
-def _own_sampler(target: Target, prior: Prior) -> Any:
-    """Return the sampler that the model brings, unless it cannot use the prior or weights."""
-    sampler = target.model.suited_sampler(target.shard_cache.shards)
-    if target.shard_cache.partition.is_weighted and not getattr(sampler, "takes_powers", False):
-        return None
-    return sampler if supports_prior(sampler, prior) else None
-
-
-def _choose_sampler(nuts: NUTS, non_normality: float, dim: int) -> AbstractSampler:
-    """Return HMC if the first shard is close to normal, else NUTS."""
-    if non_normality <= MAX_NORMAL:
-        return HMC()
-    if non_normality <= MAX_NON_NORMALITY:
-        return HMC(num_warmup=ADAPTIVE_WARMUP)
-    if nuts.whitens(dim):
-        return nuts
-    return eqx.tree_at(lambda sampler: sampler.num_warmup, nuts, UNWHITENED_WARMUP)
-
-
-def _may_be_independent(target: Target, request: Request) -> bool:
-    """Return whether independence sampling may take the fewest evaluations.
-
-    It needs no gradient and hardly a warm-up, but its draws are worth fewer: it is for few draws,
-    whose moments scores correct, or for costly evaluations, with local parameters.
-    """
-    if request.was_independent is not None:
-        return request.was_independent
-    if target.model.space.dim > MAX_FITTED_DIM:
-        return False
-    is_brief = request.shard_draws is None and request.total_shards(target) > 1
-    return target.model.local is not None or (is_brief and request.combiner.needs.scores)
-
-
-def _independence(
-    density: Subposterior, start: Point, non_normality: float, is_one: bool
-) -> Independence | None:
-    """Return independence sampling if a shard is so close to normal that it is efficient."""
-    is_costly = density.model.local is not None
-    may_be_far = is_costly and not is_one
-    if non_normality > (MAX_COSTLY_NON_NORMALITY if may_be_far else MAX_INDEPENDENT_NON_NORMALITY):
-        return None
-    rate = acceptance_rate(density, start)
-    least = MIN_COSTLY_ACCEPTANCE_RATE if is_costly else MIN_ACCEPTANCE_RATE
-    return Independence.for_rate(rate) if rate >= least else None
 
 
 def _one_shard_per_shape(facts: Sequence[ShardFacts]) -> list[int]:
