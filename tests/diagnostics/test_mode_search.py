@@ -7,8 +7,8 @@ import pytest
 
 import vcmc
 from vcmc.diagnostics.mode_search import find_modes, other_mode
+from vcmc.diagnostics.row_sample import RowSample
 from vcmc.linalg.whitening import Whitening
-from vcmc.row_sample import RowSample
 from vcmc.target import Target
 
 CENTRE = 4.0  # of a mode, in its sds

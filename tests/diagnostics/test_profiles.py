@@ -6,7 +6,7 @@ import pytest
 
 import vcmc
 from vcmc.diagnostics.profiles import MAX_LINES, MAX_SD_RATIO, profile, profile_doubts
-from vcmc.row_sample import RowSample
+from vcmc.diagnostics.row_sample import RowSample
 from vcmc.target import Target
 
 NAMES = ["theta[0]", "theta[1]", "theta[2]"]

@@ -1,6 +1,4 @@
-"""The first stage: partitions, checks, the common start, and the sampler."""
-
-from dataclasses import replace
+"""The first stage: partitions, checks, the common start, and the plan of the chains."""
 
 import numpy as np
 import pytest
@@ -56,26 +54,3 @@ def test_the_target_of_a_result_is_the_full_log_density(conjugate):
     np.testing.assert_allclose(scores[0], 0, atol=1e-6)
     expected = -np.linalg.solve(covariance, np.sqrt(np.diag(covariance)))
     np.testing.assert_allclose(scores[1], expected, rtol=1e-8)
-
-
-@pytest.mark.parametrize(
-    ("dim", "num_shards", "sampler"),
-    [(3, 4, vcmc.samplers.Independence), (3, 1, vcmc.samplers.HMC), (20, 4, vcmc.samplers.HMC)],
-)
-def test_shards_that_are_nearly_normal_get_the_sampler_with_the_fewest_gradients(
-    dim, num_shards, sampler
-):
-    x = np.random.default_rng(0).normal(size=(4000, dim))
-    model = vcmc.Model(
-        {"beta": vcmc.Real(dim)},
-        lambda params: -0.5 * (params["beta"] ** 2).sum(),
-        lambda params, rows: -0.5 * (rows["y"] - rows["x"] @ params["beta"]) ** 2,
-    )
-    partition = as_partition({"x": x, "y": x.sum(axis=1)}, num_shards, seed=0)
-    with ProgressDisplay(False) as display:
-        chosen = request(combiner=vcmc.combiners.Variational(), shard_draws=None)
-        target = Target.fitted(model, partition, chosen.executor)
-        prepared = prepare(target, chosen, display, Clock())
-        many = prepare(target, replace(chosen, shard_draws=1000), display, Clock())
-    assert isinstance(prepared.plan.sampler, sampler)
-    assert isinstance(many.plan.sampler, vcmc.samplers.HMC)

@@ -24,7 +24,6 @@ from scipy.special import logsumexp
 from ..density import evaluate
 from ..linalg.stein import Matrix
 from ..linalg.whitening import Whitening
-from ..row_sample import RowSample
 from ..samplers.start import climb, climb_together, shard_curvature
 from ..space import Product
 from ..target import Target
@@ -40,6 +39,7 @@ from .mode_starts import (
     outward_on_rays,
 )
 from .modes import ModeSearch, OtherMode
+from .row_sample import RowSample
 
 MIN_KEPT_SHARE = 1e-3  # of a mode that is kept: its mass is estimated better later
 MIN_VALLEY = 0.7  # nats between two modes: of equal normal hills, 3.3 sds apart

@@ -24,9 +24,9 @@ from jaxtyping import Float, Int
 from ..density import log_priors
 from ..linalg.shrinkage import TINY
 from ..linalg.whitening import Whitening
-from ..row_sample import RowSample
 from ..target import Target
 from .coordinates import coordinates_of
+from .row_sample import RowSample
 
 NODE_DISTANCE = 0.5  # in s: sds of Gaussian, Student and log-gamma densities are right to 0.5 %
 MAX_NODE = 5.0  # in s: 74 sds

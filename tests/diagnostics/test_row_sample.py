@@ -5,7 +5,7 @@ import pytest
 
 import vcmc
 from vcmc.data.shard_list import BatchShard, batches_partition
-from vcmc.row_sample import RowSample
+from vcmc.diagnostics.row_sample import RowSample
 from vcmc.target import Target
 
 

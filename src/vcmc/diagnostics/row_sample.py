@@ -16,10 +16,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from .data.cache import Task
-from .data.pieces import sample_pieces
-from .density import Directions, Points, Vector
-from .target import MAX_TASKS, NUM_JOINED_TASKS, Target, cut_tasks, piece_tasks, row_bytes
+from ..data.cache import Task
+from ..data.pieces import sample_pieces
+from ..density import Directions, Points, Vector
+from ..target import MAX_TASKS, NUM_JOINED_TASKS, Target, cut_tasks, piece_tasks, row_bytes
 
 MIN_SAMPLE_BYTES = 2**20  # of the rows that stand for all
 
