@@ -62,3 +62,61 @@ def test_numbers_that_start_at_one_warn_where_the_model_is_fitted(model):
     rows = rows_of(np.arange(60) % 3 + 1) | {"count": np.arange(60) % 2}
     with pytest.warns(UserWarning, match=r"rows\['region'\] \(from 1 to 3\).*start at zero"):
         vcmc.loo(tree, model, rows, num_draws=50)
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda codes: codes.astype(float), lambda codes: np.stack([codes, codes], axis=1)]
+)
+def test_numbers_may_be_floats_or_several_in_a_row(convert):
+    def mean(rows):
+        return VALUES[rows["region"].astype(int)].reshape(len(rows["region"]), -1).sum(axis=1)
+
+    check = IndexCheck(mean)
+    others = {"x": np.linspace(0, 1, 200)}  # no whole numbers
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check({**others, "region": convert(np.arange(200) % 3)})
+    codes = np.arange(200) % 3
+    codes[150] = 3
+    with pytest.warns(UserWarning, match=r"numbers in rows\['region'\] \(from"):
+        check({**others, "region": convert(codes)})
+
+
+def optional(x, region=None, y=None):
+    mean = numpyro.sample("mean", dist.Normal(0, 1).expand([3]).to_event(1))
+    numpyro.sample("y", dist.Normal(x if region is None else mean[region] + x, 1), obs=y)
+
+
+def test_one_row_of_any_shard_is_found_in_an_optional_column():
+    """Not only in the first two shards, which other checks look at."""
+    tree = make_tree({"posterior": {"mean": np.zeros((1, 50, 3))}}, {"num_shards": 8})
+    rows = {"x": np.zeros(64), "region": np.arange(64) % 3, "y": np.zeros(64)}
+    converted = vcmc.from_numpyro(optional, rows)
+    partition = vcmc.split(rows, 8)
+    for members in partition.members[::3]:
+        region = rows["region"].copy()
+        region[members[0]] = 3
+        wrong = {**rows, "region": region}
+        with pytest.warns(UserWarning, match=r"rows\['region'\] \(from 0 to 3\)"):
+            vcmc.waic(tree, converted, wrong)
+        with pytest.warns(UserWarning, match=r"rows\['region'\] \(from 0 to 3\)"):
+            vcmc.posterior_check(tree, converted, wrong, num_draws=2, progress=False)
+
+
+def test_rows_of_models_with_groups_are_checked():
+    def model(region, g, num_groups, y=None):
+        mean = numpyro.sample("mean", dist.Normal(0, 1).expand([3]).to_event(1))
+        with numpyro.plate("groups", num_groups):
+            effect = numpyro.sample("effect", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(effect[g] + mean[region], 1), obs=y)
+
+    rows = {"region": np.arange(60) % 3, "g": np.arange(60) % 12, "y": np.zeros(60)}
+    converted = vcmc.from_numpyro(model, rows, groups="g", num_groups="num_groups")
+    tree = make_tree({"posterior": {"mean": np.zeros((1, 50, 3))}}, {"num_shards": 6})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        vcmc.waic(tree, converted, rows)
+    for group in (1, 4, 7, 10):
+        region = np.where(rows["g"] == group, 4, rows["region"])
+        with pytest.warns(UserWarning, match=r"rows\['region'\] \(from 0 to 4\)"):
+            vcmc.waic(tree, converted, {**rows, "region": region})

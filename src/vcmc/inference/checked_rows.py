@@ -14,9 +14,10 @@ from ..data.size import rows_size
 from ..diagnostics.merged_statistics import Kind
 from ..errors import describe
 from ..model import Model
+from .index_check import checked_parts
 from .model_rows import model_rows
 from .partitioning import as_partition, is_on_disk
-from .prediction_trial import check_predictors
+from .prediction_trial import check_predictors, index_check
 from .replication import GROUP_CODES, Response, WithoutColumns
 
 MAX_GROUPS = 1000
@@ -85,6 +86,9 @@ def checked_rows(
     cache = ShardCache(model, _partition(read, num_shards))
     columns = cache.shard(0).rows
     check_predictors(model, columns.keys() - {GROUP_CODES})
+    check = index_check(model)
+    for part in checked_parts(model, cache.partition, [cache.shard(0)]):
+        check({name: array for name, array in part.items() if name != GROUP_CODES})
     if column is not None and column != GROUP_CODES:
         labels = cache.partition.levels.get(column)
     if column is not None:

@@ -35,7 +35,7 @@ from .assessment import weights_attribute
 from .chains import Plan
 from .clock import Clock
 from .draw_counts import initial_shard_draws
-from .index_check import IndexCheck
+from .index_check import check_indices
 from .model_rows import model_rows
 from .partitioning import as_partition
 from .request import Request
@@ -170,13 +170,10 @@ def check_target(target: Target, key: Array) -> None:
     shards = [target.shard_cache.shards[shard] for shard in range(min(2, target.num_shards))]
     if target.model.local is None:
         check_additivity(target.model, shards, point)
-        params = target.model.space.constrain(point)
-        check_index = IndexCheck(lambda rows: target.model.log_likelihood(params, rows))
-        for shard in shards:
-            check_index({name: np.asarray(array) for name, array in shard.rows.items()})
         check_labels(target.model, shards[0], point)
     else:
         check_locals(target.model, shards[0], point)
+    check_indices(target.model, point, target.shard_cache.partition, shards)
     check_derived(target.model.space, target.model.derived)
 
 
