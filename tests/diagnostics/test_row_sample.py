@@ -57,3 +57,26 @@ def test_uneven_shards_are_sampled_in_equal_shares(weights):
     np.testing.assert_allclose(scores[0], expected_scores[0], rtol=1e-9)
     np.testing.assert_allclose(values - values[0], expected - expected[0], rtol=1e-3)
     np.testing.assert_allclose(sample.curvature(anchor), full.curvature(anchor), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_sampled"), [((50_000, 52_000), True), ((9_000, 90_000), False)]
+)
+def test_shards_too_large_for_pieces_are_sampled_if_they_are_about_as_large(
+    monkeypatch, counts, is_sampled
+):
+    monkeypatch.setattr("vcmc.target.MAX_JOINED_BYTES", 2**10)
+    model = vcmc.Model(
+        {"theta": vcmc.Real()},
+        lambda params: -0.5 * params["theta"] ** 2,
+        lambda params, rows: -0.5 * (rows["y"] - params["theta"]) ** 2,
+    )
+    shards = []
+    for count in counts:
+        y = np.random.default_rng(count).normal(size=8 * count)
+        shards += [BatchShard(vcmc.split({"y": y}, 8), number) for number in range(8)]
+    full = Target(model, batches_partition(shards), vcmc.executors.Local())
+    sample = RowSample.of(full, np.array([0.0]))
+    assert (sample is not None) == is_sampled
+    if is_sampled:
+        assert [task.shards for task in sample.tasks] == [(0,), (8,)]

@@ -58,16 +58,16 @@ def cut_pieces(counts: Sequence[int], length: int) -> list[tuple[tuple[int, ...]
         counts: the number of rows of every shard.
         length: the number of rows of a piece.
     """
-    total = sum(counts)
-    ends = np.cumsum(counts)
+    total, sizes = sum(counts), np.asarray(counts)
+    ends = np.cumsum(sizes)
     number = -(-total // length)
     pieces = []
     for first in range(0, total, length):
         last = min(first + length, total)
-        shards = np.flatnonzero((ends > first) & (ends - counts < last))
+        shards = np.flatnonzero((ends > first) & (ends - sizes < last) & (sizes > 0))
         ranges = tuple(
             (int(max(first - begin, 0)), int(min(last, end) - begin))
-            for begin, end in zip((ends - counts)[shards], ends[shards], strict=True)
+            for begin, end in zip((ends - sizes)[shards], ends[shards], strict=True)
         )
         pieces.append((tuple(shards.tolist()), Piece(ranges, length, 1 / number)))
     return pieces

@@ -22,6 +22,7 @@ from ..density import Directions, Points, Vector
 from ..target import MAX_TASKS, NUM_JOINED_TASKS, Target, cut_tasks, piece_tasks, row_bytes
 
 MIN_SAMPLE_BYTES = 2**20  # of the rows that stand for all
+MAX_SIZE_RATIO = 1.25  # of shards that are not cut into pieces and yet stand for each other
 
 
 class RowSample(Target):
@@ -61,7 +62,8 @@ class RowSample(Target):
             pieces = sample_pieces(counts, length, num_pieces)
             scale = 1 / sum(piece.prior_power for _, piece in pieces)
             return cls(target, piece_tasks(pieces), scale, anchor)
-        if target.shard_cache.partition.uneven_counts is not None:
+        counts = target.shard_cache.partition.uneven_counts or [1]
+        if max(counts) > MAX_SIZE_RATIO * min(counts):
             return None
         num_shards = _num_sampled(target.shard_cache.shards[0].num_bytes)
         if 2 * num_shards > target.num_shards:
