@@ -75,6 +75,23 @@ class Modes(AbstractCombiner):
         return _mixed(shards, regions, parts, search.notes)
 
 
+def combine_apart(
+    combiner: AbstractCombiner, shards: Subposteriors
+) -> tuple[AbstractCombiner, Subposteriors, Combined]:
+    """Combine; if that ends near a mode that is not the posterior's, combine mode by mode.
+
+    Return the combiner and the shards that the draws are from, too.
+    """
+    combined = combiner(shards)
+    if shards.modes is None or combined.modes is not None:
+        return combiner, shards, combined
+    search = shards.modes.around(np.asarray(combined.draws))
+    if search is shards.modes or not search.is_several:
+        return combiner, shards, combined
+    apart, shards = Modes(), replace(shards, modes=search)
+    return apart, shards, apart(shards)
+
+
 def search_modes(
     shards: Subposteriors, target: Target, around: Whitening | None = None
 ) -> ModeSearch:
