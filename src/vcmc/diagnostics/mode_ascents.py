@@ -6,9 +6,9 @@ step with the known hill's width removes these deviations. Where a density has o
 this width, one step leads to its top, whatever the point; points that are elsewhere after a few
 steps are starts of searches.
 
-Points are draws, those farthest from each other and some at random, points far out in random
-directions, at distances that follow a geometric progression, and those whose score is not that of
-the known hill, among many (`mode_scan.py`).
+Points are draws, those farthest from each other and some at random, points far out and very far out
+in random directions, at distances that follow a geometric progression, and those whose score is not
+that of the known hill, among many (`mode_scan.py`).
 """
 
 import jax.numpy as jnp
@@ -22,9 +22,12 @@ from .mode_scan import steep_points
 from .mode_starts import distant_draws, farthest
 
 NUM_DISTANT = 10  # draws far from each other
-FEW, MANY = (14, 24), (200, 400)  # other draws, and points far out; many where rows are few
-MAX_MANY_BYTES = 2**17  # of these rows; local parameters, which make evaluations costly, get few
+FEW, MANY = (14, 24, 12), (200, 400, 100)  # other draws, points far out, and very far out; many
+MAX_MANY_BYTES = 2**17  # of few rows; local parameters, which make evaluations costly, get few
 OUTSIDE_SDS = (4.0, 20.0)  # distance of the nearest and of the farthest point far out
+# Of two hills of equal width, the other's slope is half of what is farther away than both, however
+# far and small it is.
+REMOTE_SDS = (20.0, 1000.0)
 STEP_SHARES = (0.3, 0.1, 0.02, 0.003)  # of a Newton step that does not lead upwards
 MAX_LENGTH = 4.0  # of a step, in Newton steps
 MAX_STEPS = 3
@@ -50,12 +53,15 @@ def astray(whitening: Whitening, target: Target, draws: Points, seed: int) -> Po
     draws = draws[np.isfinite(draws).all(axis=1)]
     is_small = target.shard_cache.partition.is_small(MAX_MANY_BYTES)
     is_cheap = is_small and target.model.local is None
-    num_draws, num_outside = MANY if is_cheap else FEW
+    num_draws, num_outside, num_remote = MANY if is_cheap else FEW
     chosen = generator.permutation(len(draws))[:num_draws]
     distant = distant_draws(draws, whitening, NUM_DISTANT)
-    outside = _outside(whitening, num_outside, generator)
+    outside = _outside(whitening, num_outside, OUTSIDE_SDS, generator)
+    remote = _outside(whitening, num_remote, REMOTE_SDS, np.random.default_rng((seed, 9)))
     steep = steep_points(whitening, target, draws, seed)
-    points = ascend(np.concatenate([distant, draws[chosen], outside, steep]), whitening, target)
+    points = ascend(
+        np.concatenate([distant, draws[chosen], outside, remote, steep]), whitening, target
+    )
     if len(points) <= MAX_ASTRAY:
         return points
     white = np.asarray(whitening.whiten(points))
@@ -135,7 +141,10 @@ def _evaluated(target: Target, points: Points) -> tuple[Float[np.ndarray, " poin
     return np.where(is_finite, values, -np.inf), np.where(is_finite[:, None], scores, 0.0)
 
 
-def _outside(whitening: Whitening, count: int, generator: np.random.Generator) -> Points:
+def _outside(
+    whitening: Whitening, count: int, sds: tuple[float, float], generator: np.random.Generator
+) -> Points:
+    """Return points in random directions, from the nearest to the farthest distance."""
     white = generator.normal(size=(count, len(whitening.centre)))
     white /= np.linalg.norm(white, axis=1, keepdims=True)
-    return np.asarray(whitening.unwhiten(np.geomspace(*OUTSIDE_SDS, count)[:, None] * white))
+    return np.asarray(whitening.unwhiten(np.geomspace(*sds, count)[:, None] * white))

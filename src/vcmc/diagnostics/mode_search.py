@@ -108,6 +108,7 @@ class _Search:
         from_shard = _shard_modes(self.whitening, self.target, self.origin, self.seed)
         rays = outward_on_rays(centre, self.whitening, self.target, self.ends, self.seed)
         away = astray(self.whitening, self.target, self.draws, self.seed)
+        away = away[~self._leads_to(away, centre[None])]
         if not from_shard and not len(rays) and not len(away):
             return ModeSearch()
         own = self._add(self._climb(centre, _precision(self.whitening)))
@@ -153,8 +154,13 @@ class _Search:
                 self._add(climb(self.target, point, curved, curvature, self.sds))
 
     def _is_known(self, points: Draws) -> np.ndarray:
-        """Return which points are on the slope of a known mode: a straight line leads up to it."""
-        tops = np.stack([mode.point for mode in self.modes])
+        """Return which points are on the slope of a known mode."""
+        return self._leads_to(points, np.stack([mode.point for mode in self.modes]))
+
+    def _leads_to(self, points: Draws, tops: Draws) -> np.ndarray:
+        """Return from which points a straight line leads up to one of some tops."""
+        if not len(points):
+            return np.zeros(0, bool)
         steps = tops[:, None] - points[:, None, None]
         lines = points[:, None, None] + SLOPE_SHARES[:, None] * steps
         values = np.asarray(self.target(jnp.asarray(lines.reshape(-1, points.shape[1])))[0])
