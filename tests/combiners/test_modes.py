@@ -8,6 +8,7 @@ import vcmc
 from vcmc.combiners import Modes, Subposteriors, Variational
 from vcmc.combiners.base import AbstractCombiner, Combined
 from vcmc.combiners.modes import combine_apart, search_modes, weight_errors
+from vcmc.diagnostics.modes import ModeSearch
 from vcmc.testing.gaussians import GaussianShards
 
 
@@ -146,3 +147,10 @@ def test_draws_that_end_near_a_mode_of_little_mass_are_combined_mode_by_mode(nor
     mean = np.asarray(combined.draws).mean(axis=0)
     np.testing.assert_allclose(mean, mixture.moments[0], atol=0.1)
     assert combined.modes.weights.min() == pytest.approx(0.003, abs=0.001)
+    # the search has missed the mode, too: it is made again from the draws
+    missed = ModeSearch(centre=np.zeros(2))
+    shards = Subposteriors(
+        draws, target.model.space, target, num_posterior_draws=4000, modes=missed
+    )
+    assert combine_apart(right, shards)[0] is right
+    assert isinstance(combine_apart(wrong, shards)[0], Modes)

@@ -85,7 +85,11 @@ def combine_apart(
     combined = combiner(shards)
     if shards.modes is None or combined.modes is not None:
         return combiner, shards, combined
-    search = shards.modes.around(np.asarray(combined.draws))
+    draws = np.asarray(combined.draws)
+    search = shards.modes.around(draws)
+    is_unknown = not search.is_several and search.is_far_from(draws)
+    if shards.target is not None and is_unknown:
+        search = search_modes(shards, shards.target, Whitening.from_draws(draws))
     if search is shards.modes or not search.is_several:
         return combiner, shards, combined
     apart, shards = Modes(), replace(shards, modes=search)

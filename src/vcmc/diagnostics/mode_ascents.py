@@ -13,7 +13,7 @@ that of the known hill, among many (`mode_scan.py`).
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from ..linalg.shrinkage import TINY
 from ..linalg.whitening import Whitening
@@ -33,7 +33,8 @@ MAX_LENGTH = 4.0  # of a step, in Newton steps
 MAX_STEPS = 3
 ARRIVED_SD = 2.0  # two hills of equal width are apart if their tops are 4 sds apart
 MIN_RISE = 1.0  # nats above the top: a point that high is on another hill, however near
-MAX_ASTRAY = 40  # points that are returned
+MAX_ASTRAY, MAX_REMOTE = 40, 8  # points that are returned, and more of those from very far out
+SLOPE_SHARES = np.linspace(0, 1, 10) ** 2  # of a line from a point to a known mode
 
 
 Points = Float[np.ndarray, "point dim"]
@@ -59,14 +60,32 @@ def astray(whitening: Whitening, target: Target, draws: Points, seed: int) -> Po
     outside = _outside(whitening, num_outside, OUTSIDE_SDS, generator)
     remote = _outside(whitening, num_remote, REMOTE_SDS, np.random.default_rng((seed, 9)))
     steep = steep_points(whitening, target, draws, seed)
-    points = ascend(
-        np.concatenate([distant, draws[chosen], outside, remote, steep]), whitening, target
-    )
-    if len(points) <= MAX_ASTRAY:
+    points = ascend(np.concatenate([distant, draws[chosen], outside, steep]), whitening, target)
+    # where tails are not Gaussian, few steps do not lead to the top from very far out
+    remote = ascend(remote, whitening, target)
+    remote = remote[~leads_up(remote, whitening.centre[None], target)]
+    parts = _apart(points, whitening, MAX_ASTRAY), _apart(remote, whitening, MAX_REMOTE)
+    return np.concatenate(parts)
+
+
+def leads_up(points: Points, tops: Points, target: Target) -> Bool[np.ndarray, " point"]:
+    """Return from which points a straight line leads up to one of some tops."""
+    if not len(points):
+        return np.zeros(0, bool)
+    steps = tops[:, None] - points[:, None, None]
+    lines = points[:, None, None] + SLOPE_SHARES[:, None] * steps
+    values = np.asarray(target(jnp.asarray(lines.reshape(-1, points.shape[1])))[0])
+    rises = np.all(np.diff(values.reshape(lines.shape[:3]), axis=2) >= 0, axis=2)
+    return np.any(rises, axis=1)
+
+
+def _apart(points: Points, whitening: Whitening, count: int) -> Points:
+    """Return the first point, and others far from it."""
+    if len(points) <= count:
         return points
     white = np.asarray(whitening.whiten(points))
     distances = np.linalg.norm(white - white[0], axis=1)
-    return points[[0, *farthest(white, distances, MAX_ASTRAY - 1)]]
+    return points[[0, *farthest(white, distances, count - 1)]]
 
 
 def ascend(points: Points, whitening: Whitening, target: Target) -> Points:

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from ..data.params import to_params
+from ..linalg.whitening import Whitening
 from ..space import Product
 from .mode_regions import ModeRegions
 from .mode_shape import Mode, Vector
@@ -16,6 +17,7 @@ MIN_MASS_SHARE = 0.01  # of a mode that matters
 MIN_COMBINED_SHARE = 0.005  # of one that is combined: by its Gaussian, which is roughly its share
 MAX_SD_RATIO = 1.1  # of sds with a mode that hardly a draw is from to those without
 MAX_EXCESS_SHARE = 0.1  # of draws near a mode, beyond its share of the mass
+MAX_CENTRE_SD = 4.0  # distance of the search's centre, a mode, from the mean of draws
 MAX_LABEL_LENGTH = 60  # characters of a parameter's value in the message
 
 
@@ -28,12 +30,14 @@ class ModeSearch(NamedTuple):
         own: the number of the mode that the search from the draws' centre has reached.
         is_complete: whether all searches could be followed.
         left_out: modes that were found, with too little mass to be combined.
+        centre: the point from which the search began.
     """
 
     modes: tuple[Mode, ...] = ()
     own: int = 0
     is_complete: bool = True
     left_out: tuple[Mode, ...] = ()
+    centre: Vector | None = None
 
     @property
     def shares(self) -> Float[np.ndarray, " mode"]:
@@ -87,6 +91,13 @@ class ModeSearch(NamedTuple):
         if nearest == self.own or not excess[nearest] > MAX_EXCESS_SHARE:
             return self
         return self._replace(modes=modes, own=nearest, left_out=())
+
+    def is_far_from(self, draws: Float[np.ndarray, "draw dim"]) -> bool:
+        """Return whether the search began far from these draws."""
+        if self.centre is None:
+            return False
+        white = np.asarray(Whitening.from_draws(draws).whiten(self.centre[None]))
+        return bool(np.linalg.norm(white) > MAX_CENTRE_SD)
 
     @property
     def other(self) -> "OtherMode | None":
