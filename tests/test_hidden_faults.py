@@ -133,6 +133,23 @@ def test_a_mode_of_weight_001(normal_mixture):
     assert is_right(tree, *mixture.moments)
 
 
+@pytest.mark.parametrize(("weight", "distance"), [(0.01, 9.0), (3e-3, 7.5), (3e-4, 8.0)])
+def test_a_small_mode_that_shards_take_for_a_large_one(weight, distance, normal_mixture):
+    """Ten shards see it with a weight of 0.3 to 0.4; all posterior draws were from it."""
+    generator = np.random.default_rng(2)
+    factors = generator.normal(size=(2, 4, 8))
+    covariances = [factor @ factor.T for factor in factors]
+    covariances = [
+        matrix / np.sqrt(np.outer(np.diag(matrix), np.diag(matrix))) for matrix in covariances
+    ]
+    along = np.random.default_rng(5).normal(size=4)
+    step = along * distance / np.sqrt(along @ np.linalg.solve(np.mean(covariances, axis=0), along))
+    mixture = normal_mixture([1 - weight, weight], [np.zeros(4), step], covariances)
+    tree = quietly(vcmc.infer, mixture.model, mixture.rows, num_shards=10, seed=2)
+    assert tree.attrs["verdict"] == "good"
+    assert is_right(tree, *mixture.moments)
+
+
 def test_modes_that_shards_cannot_separate(normal_mixture):
     covariances = [np.eye(2), np.diag([1.0, 3.0])]
     mixture = normal_mixture([0.4, 0.6], [[0.0, 0.0], [6.0, 0.0]], covariances)

@@ -6,7 +6,9 @@ import pytest
 
 import vcmc
 from vcmc.combiners import Modes, Subposteriors, Variational
-from vcmc.combiners.modes import weight_errors
+from vcmc.combiners.base import AbstractCombiner, Combined
+from vcmc.combiners.modes import combine_apart, search_modes, weight_errors
+from vcmc.diagnostics.modes import ModeSearch
 from vcmc.testing.gaussians import GaussianShards
 
 
@@ -115,3 +117,40 @@ def test_combine_without_a_combiner_is_variational_where_there_is_one_mode(conju
     tree = vcmc.combine(draws, model=conjugate.model, rows=conjugate.rows, progress=False)
     assert tree.attrs["combiner"] == repr(Variational())
     assert "mode_weights" not in tree.children
+
+
+class Near(AbstractCombiner):
+    """Return draws near a point, whatever the shards' draws."""
+
+    point: tuple[float, ...]
+
+    def combine(self, shards):
+        noise = np.random.default_rng(0).normal(size=(1000, len(self.point)))
+        return Combined(jnp.asarray(np.array(self.point) + noise))
+
+
+def test_draws_that_end_near_a_mode_of_little_mass_are_combined_mode_by_mode(normal_mixture):
+    """An affine map of shards that see both modes may end at either of them."""
+    mixture = normal_mixture([0.997, 0.003], [[0.0, 0.0], [8.0, 0.0]], [np.eye(2)] * 2)
+    target = mixture.target(10)
+    draws = jnp.asarray(3 * np.random.default_rng(0).normal(size=(10, 200, 2)))
+    shards = Subposteriors(draws, target.model.space, target, num_posterior_draws=4000)
+    search = search_modes(shards, target)
+    assert not search.is_several
+    shards = Subposteriors(
+        draws, target.model.space, target, num_posterior_draws=4000, modes=search
+    )
+    right, wrong = Near((0.0, 0.0)), Near((8.0, 0.0))
+    assert combine_apart(right, shards)[0] is right
+    combiner, _, combined = combine_apart(wrong, shards)
+    assert isinstance(combiner, Modes)
+    mean = np.asarray(combined.draws).mean(axis=0)
+    np.testing.assert_allclose(mean, mixture.moments[0], atol=0.1)
+    assert combined.modes.weights.min() == pytest.approx(0.003, abs=0.001)
+    # the search has missed the mode, too: it is made again from the draws
+    missed = ModeSearch(centre=np.zeros(2))
+    shards = Subposteriors(
+        draws, target.model.space, target, num_posterior_draws=4000, modes=missed
+    )
+    assert combine_apart(right, shards)[0] is right
+    assert isinstance(combine_apart(wrong, shards)[0], Modes)

@@ -68,6 +68,16 @@ def test_a_small_mode_on_no_axis_is_found(num_shards, normal_mixture):
     np.testing.assert_allclose(found.shares, [0.85, 0.15], atol=1e-3)
 
 
+@pytest.mark.parametrize("distance", [40.0, 200.0])
+@pytest.mark.parametrize("num_rows", [60, 20_000])
+def test_a_small_mode_very_far_away_is_found(num_rows, distance, normal_mixture):
+    means = [np.zeros(6), distance * direction(6)]
+    mixture = normal_mixture([0.99, 0.01], means, [np.eye(6)] * 2, num_rows)
+    draws = wide_draws(mixture, 0, 8)
+    found = find_modes(mixture.target(8), around(means[0], np.eye(6)), draws, seed=0)
+    np.testing.assert_allclose(found.shares, [0.99, 0.01], atol=1e-3)
+
+
 def test_no_point_is_finite(normal_mixture):
     mixture = normal_mixture([1.0], [[0.0, 0.0]], [np.eye(2)])
     points = np.full((3, 2), 1e200)

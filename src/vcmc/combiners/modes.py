@@ -75,6 +75,27 @@ class Modes(AbstractCombiner):
         return _mixed(shards, regions, parts, search.notes)
 
 
+def combine_apart(
+    combiner: AbstractCombiner, shards: Subposteriors
+) -> tuple[AbstractCombiner, Subposteriors, Combined]:
+    """Combine; if that ends near a mode that is not the posterior's, combine mode by mode.
+
+    Return the combiner and the shards that the draws are from, too.
+    """
+    combined = combiner(shards)
+    if shards.modes is None or combined.modes is not None:
+        return combiner, shards, combined
+    draws = np.asarray(combined.draws)
+    search = shards.modes.around(draws)
+    is_unknown = not search.is_several and search.is_far_from(draws)
+    if shards.target is not None and is_unknown:
+        search = search_modes(shards, shards.target, Whitening.from_draws(draws))
+    if search is shards.modes or not search.is_several:
+        return combiner, shards, combined
+    apart, shards = Modes(), replace(shards, modes=search)
+    return apart, shards, apart(shards)
+
+
 def search_modes(
     shards: Subposteriors, target: Target, around: Whitening | None = None
 ) -> ModeSearch:

@@ -6,14 +6,14 @@ step with the known hill's width removes these deviations. Where a density has o
 this width, one step leads to its top, whatever the point; points that are elsewhere after a few
 steps are starts of searches.
 
-Points are draws, those farthest from each other and some at random, points far out in random
-directions, at distances that follow a geometric progression, and those whose score is not that of
-the known hill, among many (`mode_scan.py`).
+Points are draws, those farthest from each other and some at random, points far out and very far out
+in random directions, at distances that follow a geometric progression, and those whose score is not
+that of the known hill, among many (`mode_scan.py`).
 """
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from ..linalg.shrinkage import TINY
 from ..linalg.whitening import Whitening
@@ -22,15 +22,19 @@ from .mode_scan import steep_points
 from .mode_starts import distant_draws, farthest
 
 NUM_DISTANT = 10  # draws far from each other
-FEW, MANY = (14, 24), (200, 400)  # other draws, and points far out; many where rows are few
-MAX_MANY_BYTES = 2**17  # of these rows; local parameters, which make evaluations costly, get few
+FEW, MANY = (14, 24, 12), (200, 400, 100)  # other draws, points far out, and very far out; many
+MAX_MANY_BYTES = 2**17  # of few rows; local parameters, which make evaluations costly, get few
 OUTSIDE_SDS = (4.0, 20.0)  # distance of the nearest and of the farthest point far out
+# Of two hills of equal width, the other's slope is half of what is farther away than both, however
+# far and small it is.
+REMOTE_SDS = (20.0, 1000.0)
 STEP_SHARES = (0.3, 0.1, 0.02, 0.003)  # of a Newton step that does not lead upwards
 MAX_LENGTH = 4.0  # of a step, in Newton steps
 MAX_STEPS = 3
 ARRIVED_SD = 2.0  # two hills of equal width are apart if their tops are 4 sds apart
 MIN_RISE = 1.0  # nats above the top: a point that high is on another hill, however near
-MAX_ASTRAY = 40  # points that are returned
+MAX_ASTRAY, MAX_REMOTE = 40, 8  # points that are returned, and more of those from very far out
+SLOPE_SHARES = np.linspace(0, 1, 10) ** 2  # of a line from a point to a known mode
 
 
 Points = Float[np.ndarray, "point dim"]
@@ -50,17 +54,38 @@ def astray(whitening: Whitening, target: Target, draws: Points, seed: int) -> Po
     draws = draws[np.isfinite(draws).all(axis=1)]
     is_small = target.shard_cache.partition.is_small(MAX_MANY_BYTES)
     is_cheap = is_small and target.model.local is None
-    num_draws, num_outside = MANY if is_cheap else FEW
+    num_draws, num_outside, num_remote = MANY if is_cheap else FEW
     chosen = generator.permutation(len(draws))[:num_draws]
     distant = distant_draws(draws, whitening, NUM_DISTANT)
-    outside = _outside(whitening, num_outside, generator)
+    outside = _outside(whitening, num_outside, OUTSIDE_SDS, generator)
+    remote = _outside(whitening, num_remote, REMOTE_SDS, np.random.default_rng((seed, 9)))
     steep = steep_points(whitening, target, draws, seed)
     points = ascend(np.concatenate([distant, draws[chosen], outside, steep]), whitening, target)
-    if len(points) <= MAX_ASTRAY:
+    # where tails are not Gaussian, few steps do not lead to the top from very far out
+    remote = ascend(remote, whitening, target)
+    remote = remote[~leads_up(remote, whitening.centre[None], target)]
+    parts = _apart(points, whitening, MAX_ASTRAY), _apart(remote, whitening, MAX_REMOTE)
+    return np.concatenate(parts)
+
+
+def leads_up(points: Points, tops: Points, target: Target) -> Bool[np.ndarray, " point"]:
+    """Return from which points a straight line leads up to one of some tops."""
+    if not len(points):
+        return np.zeros(0, bool)
+    steps = tops[:, None] - points[:, None, None]
+    lines = points[:, None, None] + SLOPE_SHARES[:, None] * steps
+    values = np.asarray(target(jnp.asarray(lines.reshape(-1, points.shape[1])))[0])
+    rises = np.all(np.diff(values.reshape(lines.shape[:3]), axis=2) >= 0, axis=2)
+    return np.any(rises, axis=1)
+
+
+def _apart(points: Points, whitening: Whitening, count: int) -> Points:
+    """Return the first point, and others far from it."""
+    if len(points) <= count:
         return points
     white = np.asarray(whitening.whiten(points))
     distances = np.linalg.norm(white - white[0], axis=1)
-    return points[[0, *farthest(white, distances, MAX_ASTRAY - 1)]]
+    return points[[0, *farthest(white, distances, count - 1)]]
 
 
 def ascend(points: Points, whitening: Whitening, target: Target) -> Points:
@@ -135,7 +160,10 @@ def _evaluated(target: Target, points: Points) -> tuple[Float[np.ndarray, " poin
     return np.where(is_finite, values, -np.inf), np.where(is_finite[:, None], scores, 0.0)
 
 
-def _outside(whitening: Whitening, count: int, generator: np.random.Generator) -> Points:
+def _outside(
+    whitening: Whitening, count: int, sds: tuple[float, float], generator: np.random.Generator
+) -> Points:
+    """Return points in random directions, from the nearest to the farthest distance."""
     white = generator.normal(size=(count, len(whitening.centre)))
     white /= np.linalg.norm(white, axis=1, keepdims=True)
-    return np.asarray(whitening.unwhiten(np.geomspace(*OUTSIDE_SDS, count)[:, None] * white))
+    return np.asarray(whitening.unwhiten(np.geomspace(*sds, count)[:, None] * white))

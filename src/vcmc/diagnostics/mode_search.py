@@ -27,7 +27,7 @@ from ..linalg.whitening import Whitening
 from ..samplers.start import climb, climb_together, shard_curvature
 from ..space import Product
 from ..target import Target
-from .mode_ascents import astray
+from .mode_ascents import astray, leads_up
 from .mode_shape import Mode, mode_at, step_off_pass
 from .mode_starts import (
     MIN_DISTANCE_SD,
@@ -47,7 +47,6 @@ MAX_WIDTH_RATIO = 4.0  # of hills that are one: chains tuned to one of others do
 NUM_VALLEY_POINTS = 9  # between two modes
 MAX_MODES = 40  # that are followed
 MAX_CLIMBS, MAX_ROUND_CLIMBS = 96, 12  # on all rows, in all, and around each mode
-SLOPE_SHARES = np.linspace(0, 1, 10) ** 2  # of a line from a point to a known mode
 SAME_SD = 0.5  # distance of two ends of searches at the same mode
 
 Vector = Float[np.ndarray, " dim"]
@@ -73,8 +72,8 @@ def find_modes(target: Target, whitening: Whitening, draws: Draws, seed: int) ->
     with np.errstate(all="ignore"):  # points far from all mass
         sample = RowSample.of(target, whitening.centre)
         if sample and _has_one_hill(sample, whitening, draws, seed):
-            return ModeSearch()
-        return _Search(target, whitening, draws, seed).run()
+            return ModeSearch(centre=whitening.centre)
+        return _Search(target, whitening, draws, seed).run()._replace(centre=whitening.centre)
 
 
 def _has_one_hill(sample: Target, whitening: Whitening, draws: Draws, seed: int) -> bool:
@@ -154,13 +153,8 @@ class _Search:
                 self._add(climb(self.target, point, curved, curvature, self.sds))
 
     def _is_known(self, points: Draws) -> np.ndarray:
-        """Return which points are on the slope of a known mode: a straight line leads up to it."""
-        tops = np.stack([mode.point for mode in self.modes])
-        steps = tops[:, None] - points[:, None, None]
-        lines = points[:, None, None] + SLOPE_SHARES[:, None] * steps
-        values = np.asarray(self.target(jnp.asarray(lines.reshape(-1, points.shape[1])))[0])
-        rises = np.all(np.diff(values.reshape(lines.shape[:3]), axis=2) >= 0, axis=2)
-        return np.any(rises, axis=1)
+        """Return which points are on the slope of a known mode."""
+        return leads_up(points, np.stack([mode.point for mode in self.modes]), self.target)
 
     def _climb(self, point: Vector, curvature: Matrix) -> Vector:
         self.num_climbs += 1

@@ -8,11 +8,16 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from ..data.params import to_params
+from ..linalg.whitening import Whitening
 from ..space import Product
+from .mode_regions import ModeRegions
 from .mode_shape import Mode, Vector
 
 MIN_MASS_SHARE = 0.01  # of a mode that matters
+MIN_COMBINED_SHARE = 0.005  # of one that is combined: by its Gaussian, which is roughly its share
 MAX_SD_RATIO = 1.1  # of sds with a mode that hardly a draw is from to those without
+MAX_EXCESS_SHARE = 0.1  # of draws near a mode, beyond its share of the mass
+MAX_CENTRE_SD = 4.0  # distance of the search's centre, a mode, from the mean of draws
 MAX_LABEL_LENGTH = 60  # characters of a parameter's value in the message
 
 
@@ -25,12 +30,14 @@ class ModeSearch(NamedTuple):
         own: the number of the mode that the search from the draws' centre has reached.
         is_complete: whether all searches could be followed.
         left_out: modes that were found, with too little mass to be combined.
+        centre: the point from which the search began.
     """
 
     modes: tuple[Mode, ...] = ()
     own: int = 0
     is_complete: bool = True
     left_out: tuple[Mode, ...] = ()
+    centre: Vector | None = None
 
     @property
     def shares(self) -> Float[np.ndarray, " mode"]:
@@ -56,15 +63,46 @@ class ModeSearch(NamedTuple):
         return notes
 
     @property
+    def notes_of_one(self) -> list[str]:
+        """Warnings for draws of one mode; where modes are combined, their combiner has them."""
+        return [] if self.is_several else self.notes
+
+    @property
     def is_several(self) -> bool:
-        """Whether a mode other than that of the draws has mass that matters."""
+        """Whether a mode other than that of the draws has mass that may matter."""
+        return self._has_other(MIN_COMBINED_SHARE)
+
+    def _has_other(self, min_share: float) -> bool:
         others = np.arange(len(self.modes)) != self.own
-        return bool((self.shares[others] >= MIN_MASS_SHARE).any())
+        return bool((self.shares[others] >= min_share).any())
+
+    def around(self, draws: Float[np.ndarray, "draw dim"]) -> "ModeSearch":
+        """Return the search with the mode of these draws as its own, if they are near another one.
+
+        An affine map of shards that see two modes may end at either, however little its mass.
+        """
+        modes = self.modes + self.left_out
+        if len(modes) < 2:
+            return self
+        log_masses = np.array([mode.log_mass for mode in modes])
+        shares = np.exp(ModeRegions.of(modes).log_shares(draws)).mean(axis=0)
+        excess = shares - np.exp(log_masses - logsumexp(log_masses))
+        nearest = int(np.argmax(excess))
+        if nearest == self.own or not excess[nearest] > MAX_EXCESS_SHARE:
+            return self
+        return self._replace(modes=modes, own=nearest, left_out=())
+
+    def is_far_from(self, draws: Float[np.ndarray, "draw dim"]) -> bool:
+        """Return whether the search began far from these draws."""
+        if self.centre is None:
+            return False
+        white = np.asarray(Whitening.from_draws(draws).whiten(self.centre[None]))
+        return bool(np.linalg.norm(white) > MAX_CENTRE_SD)
 
     @property
     def other(self) -> "OtherMode | None":
         """The largest of the other modes, if it matters, and its share of the mass of the two."""
-        if not self.is_several:
+        if not self._has_other(MIN_MASS_SHARE):
             return None
         own = self.modes[self.own]
         largest = self.modes[0 if self.own else 1]

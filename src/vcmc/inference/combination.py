@@ -8,7 +8,7 @@ import numpy as np
 
 from ..combiners import AbstractCombiner, Consensus, Modes, Prior, Variational
 from ..combiners.base import Subposteriors
-from ..combiners.modes import search_modes
+from ..combiners.modes import combine_apart, search_modes
 from ..data.params import by_coordinate, to_params, to_points
 from ..data.partition import check_seed
 from ..data.space_description import describe_space
@@ -72,7 +72,7 @@ def combine_shards(
 ) -> Posterior:
     """Combine the shards' draws, and check both."""
     space = shards.space
-    combined = combiner(shards)
+    combiner, shards, combined = combine_apart(combiner, shards)
     points = as_chains(np.asarray(combined.draws), summary.num_chains)
     weights = combined.weights
     groups = {
@@ -109,6 +109,7 @@ def combine_shards(
         {name: group for name, group in groups.items() if group},
         notes,
         {
+            "combiner": repr(combiner),
             "paired": int(combined.pairs is not None),
             "uses_target": int(combiner.needs.target or shards.num_shards == 1),
             **combined.settings,
@@ -239,13 +240,11 @@ def combine(
             stage.advance,
             num_posterior_draws=num_draws or max(DEFAULT_DRAWS, *summary.counts),
         )
-        of_search: list[str] = []
         is_streamed = isinstance(named, StreamedDraws)
         if seeks_modes and target is not None and not (is_streamed or product.labelled()):
             search = search_modes(shards, target)
             shards = replace(shards, modes=search)
             combiner = Modes() if search.is_several else combiner
-            of_search = [] if search.is_several else search.notes
         combined = combine_shards(
             combiner,
             shards,
@@ -256,6 +255,7 @@ def combine(
         )
         stage.finish()
         clock.lap("combine")
+    of_search = combined.search.notes_of_one if combined.search else []
     notes = _missing_shards(draws) + combined.notes + of_search + support_warning(named, declared)
     if not is_streamed:
         notes += repeated_shards(summary.sample, summary.ess)
@@ -267,7 +267,6 @@ def combine(
         "shard_draws": max(summary.counts) // summary.num_chains,
         "seed": seed,
         "prior": prior,
-        "combiner": repr(combiner),
         "space": describe_space(product),
         **weights_attribute(weights),
         **(renamed_attribute(model.renamed) if model else kept_attribute(draws)),

@@ -141,8 +141,6 @@ def combine_draws(
     if search is not None:
         combiner = Modes() if search.is_several else Variational()
         combiner = request.combiner if isinstance(request.combiner, type(combiner)) else combiner
-    # draws that are exact near the mode they are from know nothing of others
-    of_search = search.notes if search and not search.is_several else []
     model, space = target.model, target.model.space
     failure = (
         "the shards were sampled, but combining them failed ({error}). Their draws are in this "
@@ -176,13 +174,14 @@ def combine_draws(
         )
         stage.finish()
         clock.lap("combine")
+    # draws that are exact near the mode they are from know nothing of others
+    of_search = posterior.search.notes_of_one if posterior.search else []
     seconds = {"sample_seconds": draws.seconds} if draws.seconds else {}
     return posterior._replace(
         groups=posterior.groups | seconds | model.labels.groups,
         notes=of_search + ([] if posterior.exact else prepared.warnings.notes + posterior.notes),
         remarks=() if posterior.exact else (*prepared.warnings.remarks, *posterior.remarks),
         exact=ONE_SHARD if target.num_shards == 1 and not posterior.modes else posterior.exact,
-        settings=posterior.settings | {"combiner": repr(combiner)},
     )
 
 
