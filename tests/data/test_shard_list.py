@@ -1,10 +1,18 @@
 """Shards of several batches as one partition."""
 
 import numpy as np
+import pytest
 
 import vcmc
+from vcmc.data.cache import ShardCache
 from vcmc.data.shard_files import rows_of, write_shards
-from vcmc.data.shard_list import BatchShard, batches_partition, padded_to, union_of_labels
+from vcmc.data.shard_list import (
+    BatchShard,
+    ShardList,
+    batches_partition,
+    padded_to,
+    union_of_labels,
+)
 from vcmc.executors import Processes
 from vcmc.model import MAX_CACHED_BYTES
 
@@ -22,6 +30,23 @@ def test_shards_of_two_batches_are_one_partition():
     part = partition.subset([1])
     assert part.has(1)
     assert not part.has(0)
+
+
+@pytest.mark.parametrize("weight_column", [None, "w"])
+def test_batches_in_files_are_read_once(tmp_path, conjugate, weight_column, monkeypatch):
+    rows = [{name: array[:50] for name, array in conjugate.rows.items()} | {"w": np.ones(50)}]
+    files = [write_shards(tmp_path / name, rows, 1) for name in "ab"]
+    partition = batches_partition([BatchShard(part, 0) for part in files], weight_column)
+    assert not partition.in_memory
+    loaded, load = [], ShardList.load
+    monkeypatch.setattr(
+        ShardList, "load", lambda self, shard: loaded.append(shard) or load(self, shard)
+    )
+    monkeypatch.setattr("vcmc.data.cache.MAX_KEPT_BYTES", 1)
+    shards = ShardCache(conjugate.model, partition).shards
+    for number in (0, 1, 0, 1):
+        shards[number]
+    assert loaded == [0, 1]
 
 
 def test_groups_of_batches_get_common_numbers(tmp_path):

@@ -33,8 +33,12 @@ def test_few_rows_are_not_sampled(conjugate):
 
 
 @pytest.mark.parametrize("weights", [None, "w"])
-def test_uneven_shards_are_sampled_in_equal_shares(weights):
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_uneven_shards_are_sampled_in_equal_shares(weights, is_cut, monkeypatch):
     """Batches differ: with rows of one of them alone, values would be far off."""
+    if not is_cut:  # as if these rows were many
+        monkeypatch.setattr("vcmc.target.MAX_JOINED_BYTES", 2**10)
+        monkeypatch.setattr("vcmc.diagnostics.row_sample.MAX_PIECE_BYTES", 2**17)
     model = vcmc.Model(
         {"theta": vcmc.Real()},
         lambda params: -0.5 * (params["theta"] / 10) ** 2,
@@ -52,6 +56,7 @@ def test_uneven_shards_are_sampled_in_equal_shares(weights):
     num_rows = sum(last - first for task in sample.tasks for first, last in task.piece.ranges)
     assert num_rows < 260_000
     assert {shard for task in sample.tasks for shard in task.shards} == set(range(6))
+    assert is_cut or all(len(task.shards) == 1 for task in sample.tasks)
     points = np.array([[0.5], [0.0], [2.0], [-5.0]])
     (values, scores), (expected, expected_scores) = sample(points), full(points)
     np.testing.assert_allclose(scores[0], expected_scores[0], rtol=1e-9)

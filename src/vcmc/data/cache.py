@@ -64,6 +64,11 @@ class LoadedShards:
                     self._shards.popitem(last=False)
         return loaded
 
+    def found(self, key: Hashable) -> Shard | None:
+        """Return the shard of a key, if it is loaded."""
+        with self._lock:
+            return self._shards.get(key)
+
     def _num_bytes(self) -> int:
         return sum(shard.num_bytes for shard in self._shards.values())
 
@@ -156,7 +161,8 @@ class ShardCache:
         """Return the log density of the rows of a piece; its shards are not kept besides it."""
 
         def join() -> Shard:
-            return joined_piece([self.partition.load(shard) for shard in shards], piece)
+            found = (self._loaded.found(shard) or self.partition.load(shard) for shard in shards)
+            return joined_piece(found, piece)
 
         joint = self._load((shards, piece.ranges), join)
         return Subposterior(self.model, joint, self._power(piece.prior_power))
@@ -167,8 +173,8 @@ class ShardCache:
         return jax.device_put(np.asarray((power, power) if is_pair else power, float))
 
     def _load(self, key: Hashable, load: Callable[[], Shard]) -> Shard:
-        max_bytes = None if self.partition.in_memory else MAX_KEPT_BYTES
-        return self._loaded.get(key, load, max_bytes)
+        max_bytes = max(MAX_KEPT_BYTES, self.partition.max_kept_bytes)
+        return self._loaded.get(key, load, None if self.partition.in_memory else max_bytes)
 
 
 class ShardSequence:

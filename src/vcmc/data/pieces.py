@@ -6,7 +6,8 @@ number of rows doubles, and not at all above a limit. So one program evaluates a
 posterior, and the next update finds it in the cache of compiled programs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -96,15 +97,46 @@ def sample_pieces(
     ]
 
 
-def joined_piece(shards: Sequence[Shard], piece: Piece) -> Shard:
-    """Return the rows of a piece as a shard, padded with copies of its first row."""
+def share_pieces(
+    counts: Sequence[int], share: float, groups: Sequence[tuple[int, ...]]
+) -> list[tuple[tuple[int, ...], Piece]]:
+    """Return one piece for every group of shards, with a share of the rows of each of them.
+
+    >>> share_pieces([40, 80], 0.25, groups=[(0,), (1,)])[0]
+    ((0,), Piece(ranges=((0, 10),), length=20, prior_power=0.125))
+
+    Args:
+        counts: the number of rows of every shard.
+        share: the share.
+        groups: the shards of every piece.
+    """
+    sizes = [int(np.ceil(share * count)) for count in counts]
+    numbers = [sum(sizes[shard] for shard in group) for group in groups]
+    power = sum(numbers) / sum(counts) / len(groups)
+    return [
+        (group, Piece(tuple((0, sizes[shard]) for shard in group), max(numbers), power))
+        for group, number in zip(groups, numbers, strict=True)
+        if number
+    ]
+
+
+def joined_piece(shards: Iterable[Shard], piece: Piece) -> Shard:
+    """Return the rows of a piece as a shard, padded with copies of its first row.
+
+    Shards may be loaded one by one: no more is kept of them than their part.
+    """
+
+    def cut(array: np.ndarray, first: int, last: int) -> np.ndarray:
+        return np.array(np.asarray(array)[first:last])
 
     def join(*arrays: np.ndarray) -> np.ndarray:
-        pairs = zip(arrays, piece.ranges, strict=True)
-        rows = np.concatenate([np.asarray(array)[first:last] for array, (first, last) in pairs])
+        rows = np.concatenate(arrays)
         return np.concatenate([rows, np.repeat(rows[:1], piece.length - len(rows), axis=0)])
 
-    rows = jax.tree.map(join, *(shard.rows for shard in shards))
-    weights = join(*(np.asarray(shard.weights) for shard in shards))
+    parts = [
+        jax.tree.map(partial(cut, first=first, last=last), (shard.rows, shard.weights))
+        for shard, (first, last) in zip(shards, piece.ranges, strict=True)
+    ]
+    rows, weights = jax.tree.map(join, *parts)
     weights[sum(last - first for first, last in piece.ranges) :] = 0.0
     return Shard(jax.device_put(rows), jax.device_put(weights))

@@ -133,6 +133,9 @@ class AbstractPartition(abc.ABC):
     in_memory: bool = False
     """Whether loaded shards may all be cached, as all rows are in memory anyway."""
 
+    max_kept_bytes: int = 0
+    """Bytes of loaded shards that are kept for the next task, if more than by default."""
+
     levels: Mapping[str, np.ndarray] = MappingProxyType({})
     """Levels of those columns that were text, and hold their numbers."""
 

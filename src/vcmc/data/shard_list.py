@@ -34,13 +34,15 @@ class BatchShard(NamedTuple):
 
 
 class ShardList(AbstractPartition):
-    """Shards of several partitions, in an order.
+    """Shards of several partitions, in an order; up to 1 GB of them are read from files once.
 
     Args:
         shards: the shards.
         group_column: the column of groups, whose numbers are made those of `labels`.
         labels: the labels of all groups, in increasing order.
     """
+
+    max_kept_bytes = 2**30
 
     def __init__(
         self,

@@ -57,6 +57,11 @@ class WeightedPartition(AbstractPartition):
         return self.partition.in_memory
 
     @property
+    def max_kept_bytes(self) -> int:  # type: ignore[override]
+        """Bytes of loaded shards that are kept."""
+        return self.partition.max_kept_bytes
+
+    @property
     def num_shards(self) -> int:
         return self.partition.num_shards
 

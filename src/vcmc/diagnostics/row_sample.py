@@ -17,11 +17,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..data.cache import Task
-from ..data.pieces import sample_pieces
+from ..data.pieces import MAX_PIECE_BYTES, sample_pieces, share_pieces
 from ..density import Directions, Points, Vector
 from ..target import MAX_TASKS, NUM_JOINED_TASKS, Target, cut_tasks, piece_tasks, row_bytes
 
 MIN_SAMPLE_BYTES = 2**20  # of the rows that stand for all
+MIN_SHARE = 1 / 16  # of the rows of every shard, if shards are uneven and not cut into pieces
 MAX_SIZE_RATIO = 1.25  # of shards that are not cut into pieces and yet stand for each other
 
 
@@ -64,13 +65,26 @@ class RowSample(Target):
             return cls(target, piece_tasks(pieces), scale, anchor)
         counts = target.shard_cache.partition.uneven_counts or [1]
         if max(counts) > MAX_SIZE_RATIO * min(counts):
-            return None
+            return cls._of_shares(target, counts, anchor)
         num_shards = _num_sampled(target.shard_cache.shards[0].num_bytes)
         if 2 * num_shards > target.num_shards:
             return None
         return cls.of_shards(
             target, np.arange(num_shards) * target.num_shards // num_shards, anchor
         )
+
+    @classmethod
+    def _of_shares(
+        cls, target: Target, counts: Sequence[int], anchor: Float[np.ndarray, " dim"]
+    ) -> "RowSample | None":
+        """Return an equal share of the rows of every shard, where shards are uneven and large."""
+        num_bytes = sum(counts) * row_bytes(target.pilot.shard)
+        share = max(MIN_SHARE, NUM_JOINED_TASKS * MAX_PIECE_BYTES / num_bytes)
+        if share > 0.5 or target.model.local is not None:  # whose rows are laid out by groups
+            return None
+        groups = [task.shards for task in cut_tasks(range(target.num_shards), MAX_TASKS)]
+        pieces = share_pieces(counts, share, groups)
+        return cls(target, piece_tasks(pieces), 1 / sum(p.prior_power for _, p in pieces), anchor)
 
     @classmethod
     def of_shards(
