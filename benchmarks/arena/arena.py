@@ -104,7 +104,9 @@ def _run_all(options: argparse.Namespace) -> None:
         else options.problems.split(",")
     )
     for problem in problems:
-        methods = methods_of(problem) if options.methods == "all" else options.methods.split(";")
+        methods = list(methods_of(problem))
+        if options.methods != "all":
+            methods = _chosen(options.methods.split(";"), methods)
         is_timed_only = problem in SWEEP and options.methods == "all"
         for method in SWEEP[problem] if is_timed_only else methods:
             if not is_timed_only:
@@ -112,6 +114,16 @@ def _run_all(options: argparse.Namespace) -> None:
             if method in COMBINERS:
                 _run(problem, SHARDS, options)
             _run(problem, method, options)
+
+
+def _chosen(names: list[str], methods: list[str]) -> list[str]:
+    """Return the methods that are named; refuse others."""
+    if unknown := [name for name in names if name not in methods]:
+        raise SystemExit(
+            f"--methods must name methods of the problem, {'; '.join(methods)}; got "
+            f"{'; '.join(unknown)}."
+        )
+    return names
 
 
 def _run(problem: str, method: str, options: argparse.Namespace) -> None:
