@@ -469,8 +469,11 @@ def test_a_block_without_its_state_is_sampled_again(conjugate, expected, tmp_pat
         replace(new, path)
 
     monkeypatch.setattr(os, "replace", die_before)
+    before = threading.enumerate()
     with pytest.raises(KeyboardInterrupt):
         run(conjugate, tmp_path, executor=vcmc.executors.Local(1))
+    for thread in set(threading.enumerate()).difference(before):
+        thread.join(60)  # it ends the block that it is sampling
     monkeypatch.undo()
     steps, advance = [], vcmc.samplers.NUTS.advance
     monkeypatch.setattr(

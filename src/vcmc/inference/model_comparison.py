@@ -22,7 +22,8 @@ def loo_compare(elpds: Mapping[str, "ELPDData"]) -> "DataFrame":
     Returns:
         ArviZ's table, the best model first: `elpd_diff` is how much better the best one predicts
         than each (since ArviZ 1, on Python 3.12 and later, with a minus sign), `dse` the standard
-        error of that, and `weight` that of stacking. All columns of the data frame are printed.
+        error of that, and `weight` that of stacking. All columns of the data frame
+        are printed, but for those that are empty.
     """
     from arviz_stats import compare
 

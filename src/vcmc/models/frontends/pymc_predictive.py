@@ -135,9 +135,10 @@ class GraphSimulator(AbstractHostSimulator):
     ) -> tuple[Any, list[Any]]:
         from pymc.pytensorf import compile as compile_graph
         from pytensor import shared
+        from pytensor.compile.sharedvalue import SharedVariable
         from pytensor.graph.replace import clone_replace
         from pytensor.tensor import constant
-        from pytensor.tensor.random.var import RandomGeneratorSharedVariable
+        from pytensor.tensor.random.type import RandomGeneratorType
 
         model = self.model
         inputs = {}
@@ -156,7 +157,8 @@ class GraphSimulator(AbstractHostSimulator):
         generators = {
             variable: shared(np.random.default_rng(0))
             for variable in ancestors(graph)
-            if isinstance(variable, RandomGeneratorSharedVariable)
+            if isinstance(variable, SharedVariable)
+            and isinstance(variable.type, RandomGeneratorType)
         }
         graph = clone_replace(graph, replace=generators)
         run = compile_graph(
