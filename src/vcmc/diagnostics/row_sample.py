@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..data.cache import Task
-from ..data.pieces import MAX_PIECE_BYTES, sample_pieces, share_pieces
+from ..data.pieces import MAX_PIECE_BYTES, Piece, sample_pieces, share_pieces
 from ..density import Directions, Points, Vector
 from ..target import MAX_TASKS, NUM_JOINED_TASKS, Target, cut_tasks, piece_tasks, row_bytes
 
@@ -60,9 +60,7 @@ class RowSample(Target):
             num_pieces = _num_sampled(length * row_bytes(target.pilot.shard))
             if 2 * num_pieces * length > sum(counts):
                 return None
-            pieces = sample_pieces(counts, length, num_pieces)
-            scale = 1 / sum(piece.prior_power for _, piece in pieces)
-            return cls(target, piece_tasks(pieces), scale, anchor)
+            return cls._of_pieces(target, sample_pieces(counts, length, num_pieces), anchor)
         counts = target.shard_cache.partition.uneven_counts or [1]
         if max(counts) > MAX_SIZE_RATIO * min(counts):
             return cls._of_shares(target, counts, anchor)
@@ -83,8 +81,18 @@ class RowSample(Target):
         if share > 0.5 or target.model.local is not None:  # whose rows are laid out by groups
             return None
         groups = [task.shards for task in cut_tasks(range(target.num_shards), MAX_TASKS)]
-        pieces = share_pieces(counts, share, groups)
-        return cls(target, piece_tasks(pieces), 1 / sum(p.prior_power for _, p in pieces), anchor)
+        return cls._of_pieces(target, share_pieces(counts, share, groups), anchor)
+
+    @classmethod
+    def _of_pieces(
+        cls,
+        target: Target,
+        pieces: Sequence[tuple[tuple[int, ...], Piece]],
+        anchor: Float[np.ndarray, " dim"],
+    ) -> "RowSample":
+        """Return a sample of pieces; their powers of the prior add up to the share of the rows."""
+        scale = 1 / sum(piece.prior_power for _, piece in pieces)
+        return cls(target, piece_tasks(pieces), scale, anchor)
 
     @classmethod
     def of_shards(
